@@ -28,17 +28,6 @@ func (h *Handler) SetReadyChannels(synced ...<-chan struct{}) { h.synced = synce
 // Ready returns nil once all channels are closed. It waits for at most ten seconds, never past the
 // end of ctx, and then returns "not yet ready to handle request".
 func (h *Handler) Ready(ctx context.Context) error {
-	for _, synced := range h.synced {
-		select {
-		case <-synced:
-		default:
-			return h.await(ctx)
-		}
-	}
-	return nil
-}
-
-func (h *Handler) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for _, synced := range h.synced {

@@ -23,7 +23,7 @@ const (
 	DefaultMaxInFlight = 600
 
 	// otherConnections is added to two connections per call to get the limit on open connections: for new
-	// and idle ones, and for those whose calls are rejected. Each takes some 30 KiB. kube-apiserver has two
+	// ones, idle ones, and those whose calls are rejected. Each takes some 30 KiB. kube-apiserver has two
 	// connections for each Pod that is created, one for each path.
 	otherConnections = 128
 
@@ -67,10 +67,14 @@ const (
 
 func orDefault(maxInFlight int) int { return cmp.Or(max(maxInFlight, 0), DefaultMaxInFlight) }
 
-// connectionLimits returns the limits of a Server whose Webhook decides maxInFlight calls at the
-// same time.
-func connectionLimits(maxInFlight int) connlimit.Limits {
-	return connlimit.Limits{Open: 2*orDefault(maxInFlight) + otherConnections}
+// connectionLimits returns the limits of the server. With client certificates those that have shown one and made a
+// call, which are kube-apiserver's, are never evicted; without, nothing tells them from a flood of calls.
+func (c *ServerConfig) connectionLimits() connlimit.Limits {
+	limits := connlimit.Limits{Open: 2*orDefault(c.MaxInFlight) + otherConnections, Evicted: c.Metrics.evicts}
+	if c.TLS.ClientCAs != nil {
+		limits.Callers = limits.Open - otherConnections
+	}
+	return limits
 }
 
 // share is what a call holds of largeCalls.

@@ -5,8 +5,11 @@ package admission
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -121,6 +124,53 @@ func TestCallsThatCost(t *testing.T) {
 		if answer := ask(t, webhook, post("/mutate", dense)); !answer.Response.Allowed {
 			t.Errorf("afterwards: got %q, want yes", said(answer))
 		}
+	})
+}
+
+// TestCallersStay: with client certificates a flood of connections that have shown none, or only ask, never evicts one
+// that has, and further ones than there are places for get an answer.
+func TestCallersStay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		caller, callers := newCertificate(t)
+		registry := metrics.NewKubeRegistry()
+		s := start(t, func(c *ServerConfig) {
+			c.TLS.ClientCAs, c.MaxInFlight, c.Metrics = callers, 1, NewMetrics(registry.MustRegister)
+		})
+		dials := 0
+		// another has a connection of its own.
+		another := func(shows ...tls.Certificate) *site {
+			config := s.tls.Clone()
+			config.Certificates = shows
+			dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+				if len(shows) > 0 {
+					dials++
+				}
+				return s.dial(ctx, network, address)
+			}
+			transport := &http.Transport{DialContext: dial, TLSClientConfig: config}
+			t.Cleanup(transport.CloseIdleConnections)
+			return &site{client: &http.Client{Transport: transport}}
+		}
+		const yes = "200 v1 uid=u-1 " + patched
+		first, second := another(caller), another(caller)
+		testutil.Check(t, "first", yes, first.review(t))
+		testutil.Check(t, "second", yes, second.review(t))
+		testutil.CheckContains(t, "third", "429 TooManyRequests: too many connections", another(caller).review(t))
+		for range 2 * otherConnections {
+			flood := another()
+			testutil.CheckContains(t, "flood", "401 Unauthorized", flood.review(t))
+			testutil.CheckContains(t, "flood", "200 HTTP/1.1 ok", flood.get("/readyz"))
+		}
+		const evicted = "sacm_webhook_connections_evicted_total"
+		if got := testutil.Series(registry, evicted); len(got) != 1 || got[0] == evicted+" 0" {
+			t.Errorf("no flood: %v", got)
+		}
+		testutil.Check(t, "first, afterwards", yes, first.review(t))
+		testutil.Check(t, "second, afterwards", yes, second.review(t))
+		testutil.Check(t, "connections with a certificate", 3, dials)
+		s.stop()
+		testutil.CheckError(t, "the server ended", "", <-s.ended)
 	})
 }
 

@@ -5,7 +5,6 @@ package admission
 
 import (
 	"encoding/json"
-	"fmt"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
@@ -20,13 +19,7 @@ type PatchOperation struct {
 
 // encodePatch encodes operations as a JSON patch, with the fields in the order of the struct. It returns an
 // error if a value is not JSON.
-func encodePatch(operations []PatchOperation) ([]byte, error) {
-	patch, err := json.Marshal(operations)
-	if err != nil {
-		return nil, fmt.Errorf("encode the patch: %w", err)
-	}
-	return patch, nil
-}
+func encodePatch(operations []PatchOperation) ([]byte, error) { return json.Marshal(operations) }
 
 // applyPatch returns object with operations applied. All other fields keep their value, even
 // unknown ones. Without operations it returns object itself, so that a single mutator costs

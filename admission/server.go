@@ -73,9 +73,7 @@ type Server struct {
 
 // NewServer returns a Server that does not serve yet.
 func NewServer(config ServerConfig) *Server {
-	limits := connectionLimits(config.MaxInFlight)
-	limits.Evicted = config.Metrics.evicts
-	s := &Server{config: config, connections: connlimit.New(limits)}
+	s := &Server{config: config, connections: connlimit.New(config.connectionLimits())}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	// No HTTP/2: the apiserver uses it only for loopback URLs, and one client could have many calls on
@@ -102,17 +100,26 @@ func NewServer(config ServerConfig) *Server {
 // connectionKey is the context key of a request's *connection.
 type connectionKey struct{}
 
-// connection has one request at a time.
+// connection has one request at a time. A nil connection, of tests without a Server, has no limits.
 type connection struct {
 	*connlimit.Conn
 
 	requests int // that it has brought
 }
 
-// isFirst reports whether r is the first request of its connection.
-func isFirst(r *http.Request) bool {
-	conn, ok := r.Context().Value(connectionKey{}).(*connection)
-	return ok && conn.requests == 1
+// begin reports whether there is a place for a call. If so, end must be called once it is answered.
+func (c *connection) begin() (end func(), ok bool) {
+	if c == nil {
+		return func() {}, true
+	}
+	return c.End, c.Begin()
+}
+
+func (c *connection) isFirst() bool { return c != nil && c.requests == 1 }
+
+func connectionOf(r *http.Request) *connection {
+	conn, _ := r.Context().Value(connectionKey{}).(*connection)
+	return conn
 }
 
 // Run serves until ctx ends and then drains: /readyz fails at once, calls are answered for
@@ -178,10 +185,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/", s.trusted(s.config.Webhook))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		conn := r.Context().Value(connectionKey{}).(*connection) //nolint:forcetypeassert // of ConnContext
-		if conn.requests++; conn.Begin() {
-			defer conn.End()
-		}
+		connectionOf(r).requests++
 		if s.draining.Load() {
 			// The response announces that the connection closes after it. Closing an idle
 			// connection could cross with a call on its way; after the drain delay only connections

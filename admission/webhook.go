@@ -80,7 +80,13 @@ func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 func (w *Webhook) serve(rw http.ResponseWriter, r *http.Request, path string, decide decideFunc) {
 	start := time.Now()
-	answer, outcome := w.answer(rw, r, decide)
+	answer, outcome := (*admissionv1.AdmissionReview)(nil), outcomeOverload
+	if end, ok := connectionOf(r).begin(); ok {
+		defer end()
+		answer, outcome = w.answer(rw, r, decide)
+	} else {
+		answer = refusedReview(readEnvelope(rw, r), &Response{}, TooManyRequests("too many connections, please try again"))
+	}
 	w.metrics.requestEnds(path, outcome, start)
 	writeReview(rw, r, answer)
 }
@@ -117,7 +123,7 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	if err := held.grow(r.ContentLength, request.parts); err != nil {
 		return refusedReview(found, &Response{}, err), outcomeOverload
 	}
-	request.NoWait, request.First = request.DryRun || held.held > 0, isFirst(r)
+	request.NoWait, request.First = request.DryRun || held.held > 0, connectionOf(r).isFirst()
 	response := &Response{}
 	answer, outcome := runChain(ctx, found, request, response, decide)
 	if response.Close {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
 
 	"sa-controller-manager/internal/pki"
 )
@@ -76,19 +75,11 @@ func readAuthority(certPEM, keyPEM []byte) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := keyutil.ParsePrivateKeyPEM(keyPEM)
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, errors.New("the private key is not a private key in PEM")
+		return nil, errors.New("the private key is not the one of the certificate, in PEM")
 	}
-	key, ok := parsed.(crypto.Signer)
-	if !ok {
-		return nil, errors.New("the private key cannot sign")
-	}
-	public, ok := key.Public().(interface{ Equal(x crypto.PublicKey) bool })
-	if !ok || !public.Equal(certificate.PublicKey) {
-		return nil, errors.New("the private key does not belong to the certificate")
-	}
-	return &authority{cert: certificate, key: key}, nil
+	return &authority{cert: certificate, key: pair.PrivateKey.(crypto.Signer)}, nil //nolint:forcetypeassert // as crypto/tls has checked
 }
 
 // readCA decodes PEM of exactly one CA certificate.
@@ -107,11 +98,4 @@ func readCA(certPEM []byte) (*x509.Certificate, error) {
 func twoThirds(certificate *x509.Certificate) time.Time {
 	life := certificate.NotAfter.Sub(certificate.NotBefore)
 	return certificate.NotAfter.Add(-life / 3)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

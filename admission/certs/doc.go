@@ -15,14 +15,13 @@
 //
 //  1. Announce. The next CA is added beside the active one. The caBundle has both; leaves are
 //     still issued by the active one.
-//  2. Promote. Once callers are known to have the next CA, it becomes the active one and replicas
+//  2. Promote. Once callers have had the next CA for half a minute, it becomes the active one and replicas
 //     issue themselves new leaves.
 //  3. The previous CA stays in the caBundle, without its key, until it expires or the next one
 //     takes its place.
 //
-// A Secret that another client replaces by one with another CA is used. Each replica keeps its leaf, and
-// the CA of that in its caBundle, until callers have the new one; if the leader ends within that half
-// minute, the calls of the others may fail until it has passed.
+// A Secret that another client replaces by one with another CA is used at once. Calls fail until its caBundle is
+// proved and registered, which takes seconds: put such a CA into next.crt and next.key to avoid that.
 //
 // With ManagedConfig.File a host has a serving CA of its own in a file, in the form of the Secret, and
 // the same steps. It needs no API.

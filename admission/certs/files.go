@@ -5,6 +5,7 @@ package certs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,7 +21,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -39,8 +39,8 @@ type FilesConfig struct {
 	Clock   clock.WithTicker // nil means the real one
 }
 
-// filesOverlap is how long the caBundle keeps a CA that the files no longer need: the files of all replicas
-// behind a Service have to be replaced within it, which a kubelet does in two minutes at most.
+// filesOverlap is how long the caBundle keeps a CA, at least, that the files no longer need: the files of all
+// replicas behind a Service have to be replaced within it, which a kubelet does in two minutes at most.
 const filesOverlap = 10 * time.Minute
 
 // Files follows certificate files. A changed pair that callers could not use is refused and the
@@ -61,14 +61,12 @@ type Files struct {
 
 	// Only load and step use what follows.
 	newest, serving *servingPair
-	replaced        []*servingPair
 }
 
 // servingPair is the content of the files at one time. It is compared by address.
 type servingPair struct {
 	*tls.Certificate
-	cas   []*x509.Certificate // must be in the caBundle
-	until time.Time           // how long its CAs stay in the caBundle after it is replaced
+	cas []*x509.Certificate // must be in the caBundle
 }
 
 // NewFiles reads the files once. Any problem with them is an error, except an expired certificate:
@@ -142,64 +140,26 @@ func (f *Files) load() error {
 	if err != nil {
 		return fmt.Errorf("find the CA of %q: %w", f.config.CertFile, err)
 	}
-	if f.newest != f.serving {
-		f.replace(f.newest) // another replica may already serve with its copy
-	}
 	f.newest = &servingPair{Certificate: &pair, cas: cas}
 	return nil
-}
-
-func (f *Files) replace(pair *servingPair) {
-	pair.until = f.config.Clock.Now().Add(filesOverlap)
-	f.replaced = append(f.replaced, pair)
 }
 
 // step decides what is served and what the caBundle contains, and returns when to check again if
 // nothing happens.
 func (f *Files) step() time.Duration {
-	now := f.config.Clock.Now()
-	if f.serving != f.newest && f.mayServe(now) {
-		if f.serving != nil {
-			f.replace(f.serving)
-		}
+	now, next := f.config.Clock.Now(), filesOverlap
+	f.serving = cmp.Or(f.serving, f.newest)
+	inUse := slices.Concat(f.newest.cas, f.serving.cas)
+	switch {
+	case f.serving == f.newest:
+	case !f.config.NeedsCA || now.After(f.serving.Leaf.NotAfter) ||
+		f.registered.verify(f.newest.Leaf, f.newest.Certificate.Certificate[1:], now):
 		f.serving = f.newest
+	default:
+		next = checkDuringChange
 	}
-	f.replaced = slices.DeleteFunc(f.replaced, func(p *servingPair) bool { return !now.Before(p.until) })
-	all, next := append(slices.Clone(f.newest.cas), f.serving.cas...), now.Add(filesOverlap)
-	if f.serving != f.newest {
-		next = now.Add(propagation / 6)
-	}
-	if f.config.NeedsCA {
-		for _, pair := range f.replaced {
-			all, next = append(all, pair.cas...), earlier(next, pair.until)
-		}
-		inherited, until := f.registered.lasting(now, filesOverlap)
-		if all = append(all, inherited...); len(inherited) > 0 {
-			next = earlier(next, until)
-		}
-	}
-	f.set(&snapshot{
-		serving: f.serving.Certificate, bundle: bundleOf(all),
-		notAfter: map[string]time.Time{nameServing: f.serving.Leaf.NotAfter},
-	})
-	return next.Sub(now)
-}
-
-// mayServe reports whether the changed pair can replace the served one.
-func (f *Files) mayServe(now time.Time) bool {
-	return f.serving == nil || !f.config.NeedsCA || now.After(f.serving.Leaf.NotAfter) ||
-		f.registered.covers(f.newest.Certificate, now, propagation)
-}
-
-// bundleOf returns PEM that contains each certificate once. Nil stands for none.
-func bundleOf(certificates []*x509.Certificate) []byte {
-	var bundle bytes.Buffer
-	for i, one := range certificates {
-		if one != nil && !slices.ContainsFunc(certificates[:i], one.Equal) {
-			bundle.Write(pki.CertPEM(one))
-		}
-	}
-	return bundle.Bytes()
+	f.set(&snapshot{serving: f.serving.Certificate, bundle: f.registered.bundle(inUse, now, filesOverlap)})
+	return next
 }
 
 // check returns an error if the apiserver would refuse the certificate for a reason that the
@@ -213,17 +173,13 @@ func (f *Files) check(leaf *x509.Certificate) error {
 			return err
 		}
 	}
-	if len(leaf.ExtKeyUsage)+len(leaf.UnknownExtKeyUsage) > 0 &&
-		!slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageServerAuth) && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageAny) {
-		return errors.New("the certificate may not be used by servers: its extended key usage lacks serverAuth")
+	itself := x509.NewCertPool() // who signed it is checked by callers
+	itself.AddCert(leaf)
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: itself, CurrentTime: f.config.Clock.Now()})
+	if bad, ok := errors.AsType[x509.CertificateInvalidError](err); ok && bad.Reason == x509.Expired && f.Ready() != nil {
+		return nil // the previous one is no better
 	}
-	if now := f.config.Clock.Now(); now.After(leaf.NotAfter) || now.Before(leaf.NotBefore) {
-		if f.Ready() == nil {
-			return fmt.Errorf("the certificate is valid from %s to %s only", leaf.NotBefore.UTC().Format(time.RFC3339),
-				leaf.NotAfter.UTC().Format(time.RFC3339))
-		}
-	}
-	return nil
+	return err
 }
 
 // authorities returns the certificates that the caBundle needs for the given content of a

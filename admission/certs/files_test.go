@@ -254,9 +254,10 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 			{do: replaced("new", "newest"), serves: "old", has: "new,newest,old"},
 			{after: filesOverlap, serves: "old", has: "newest,old"},
 		}},
-		"NothingRegistered": {reason: "no call can fail", steps: []step{
+		"NothingRegistered": {reason: "it is the one to prove when it is switched on again", steps: []step{
 			{do: registers(false), serves: "old", has: "old"},
-			{do: replaced("new"), after: propagation, serves: "new", has: "new,old"},
+			{do: replaced("new"), after: propagation, serves: "old", has: "new,old"},
+			{do: registers(false, "new,old"), after: propagation, serves: "new", has: "new,old"},
 		}},
 		"Expired": {reason: "a new leaf is better than an expired one", steps: []step{
 			{do: registers(false, "old"), after: 30*day - time.Hour, serves: "old", has: "old"},
@@ -268,7 +269,7 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 			{do: replaced("renewed"), serves: "renewed", has: "old"},
 		}},
 		"Unregistered": {reason: "no caBundle is to wait for", unregistered: true, steps: []step{
-			{do: replaced("new"), serves: "new", has: "new"},
+			{do: replaced("new"), serves: "new", has: "new,old"},
 		}},
 		"Inherited": {reason: "others serve with leaves of the CA that an earlier leader has registered", steps: []step{
 			{do: registers(true, "new,old", "new,old"), serves: "old", has: "new,old"},

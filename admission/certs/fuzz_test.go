@@ -60,7 +60,6 @@ func FuzzPlan(f *testing.F) {
 		}
 		before := secret.DeepCopy()
 		decided, err := plan(o)
-		testutil.Must(t, err)
 		for line := range lines {
 			if strings.Contains(decided.reason, line) {
 				t.Errorf("the reason quotes a key: %s", decided.reason)
@@ -71,17 +70,22 @@ func FuzzPlan(f *testing.F) {
 				t.Errorf("what was given is changed: %s", name)
 			}
 		}
-		if decided.action == refuse {
+		if err != nil {
+			testutil.CheckError(t, "plan", "this program knows", err)
 			return
 		}
 		if decided.wanted.active == nil || !o.now.Before(decided.wanted.active.cert.NotAfter) {
 			t.Fatalf("nobody signs, because %q", decided.reason)
 		}
-		written, err := decided.wanted.writeInto(secret)
-		testutil.Must(t, err)
-		o.secret = written
-		if again, err := plan(o); err != nil || again.action != keep {
-			t.Errorf("after %q it is planned again: %q, %v", decided.reason, again.reason, err)
+		for range 3 { // a CA that has just become the active one may have to be replaced itself
+			if decided.reason == "" {
+				return
+			}
+			o.secret, err = decided.wanted.writeInto(secret)
+			testutil.Must(t, err)
+			decided, err = plan(o)
+			testutil.Must(t, err)
 		}
+		t.Errorf("it is planned again and again: %q", decided.reason)
 	})
 }

@@ -46,8 +46,6 @@ const (
 	checkDuringChange = 5 * time.Second
 	checkAtRest       = time.Hour
 
-	// queueName is the name of the queue in metrics.
-	queueName  = "webhook_serving_ca"
 	maxBackoff = 30 * time.Second
 
 	// If another client reverts our writes, a few repairs are immediate and then there is one per
@@ -104,7 +102,7 @@ func NewManaged(config ManagedConfig) *Managed {
 			config.Client, SecretNamespace, 0, cache.Indexers{}, reconcile.OnlyNamed(SecretName))
 	}
 	m.loop = reconcile.New(reconcile.Config[string]{
-		Name: queueName, Workers: 1, Sync: m.sync,
+		Name: "webhook_serving_ca", Workers: 1, Sync: m.sync,
 		Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
 	})
 	return m
@@ -133,18 +131,18 @@ func (m *Managed) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if secret != nil {
-		m.adopt(read(secret))
-	}
+	m.adopt(secret)
 	decided, err := plan(observation{
 		secret: secret,
 		held:   m.held,
 		now:    m.config.Clock.Now(),
-		known:  m.known,
+		known:  func(ca *x509.Certificate) bool { return m.registered.verify(ca, nil, m.config.Clock.Now()) },
 		fresh:  func() (*authority, error) { return newAuthority(m.config.Clock.Now(), m.config.CALifetime) },
 	})
 	if err == nil {
 		err = m.act(ctx, secret, decided)
+	} else {
+		err = fmt.Errorf("use %s: %w", m.where(), err)
 	}
 	if err = errors.Join(m.serve(ctx), err); err != nil {
 		if m.leaf == nil {
@@ -152,7 +150,7 @@ func (m *Managed) sync(ctx context.Context, key string) error {
 		}
 		return err
 	}
-	m.loop.AddAfter(key, m.requeueAfter(decided.action == keep))
+	m.loop.AddAfter(key, m.requeueAfter(decided.reason == ""))
 	return nil
 }
 
@@ -176,12 +174,13 @@ func (m *Managed) stored() (*corev1.Secret, error) {
 	return obj.(*corev1.Secret), nil
 }
 
-// adopt uses what was read from now on. A damaged Secret is used only if there is nothing in
-// memory.
-func (m *Managed) adopt(found reading) {
-	usable := found.active != nil && m.config.Clock.Now().Before(found.active.cert.NotAfter)
-	if !usable || !found.whole() && m.held != nil {
+// adopt uses the Secret from now on, if it has a valid CA. A damaged one is used only if there is nothing in memory.
+func (m *Managed) adopt(secret *corev1.Secret) {
+	if secret == nil {
 		return
 	}
-	m.held = &found.state
+	found, err := read(secret)
+	if found.active != nil && m.config.Clock.Now().Before(found.active.cert.NotAfter) && (err == nil || m.held == nil) {
+		m.held = &found
+	}
 }

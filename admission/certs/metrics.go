@@ -18,24 +18,14 @@ type Metrics struct {
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{notAfter: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "sacm_certificate_expiration_timestamp_seconds",
-		Help: "Expiration of a certificate of the webhook, in seconds since 1970, by name: serving, serving-ca, " +
-			"serving-ca-next during a rollover, and serving-ca-previous.",
+		Help: "Expiration of a certificate of the webhook, in seconds since 1970, by name: serving, and serving-ca unless it is from files.",
 	}, []string{"name"})}
 	mustRegister(m.notAfter)
 	return m
 }
 
-// show sets the metrics and deletes those of certificates that no longer exist.
-func (m *Metrics) show(notAfter map[string]time.Time) {
-	if m == nil {
-		return
-	}
-	for _, name := range []string{nameServing, nameActiveCA, nameNextCA, namePreviousCA} {
-		end, ok := notAfter[name]
-		if !ok {
-			m.notAfter.Delete(map[string]string{"name": name})
-			continue
-		}
+func (m *Metrics) show(name string, end time.Time) {
+	if m != nil && !end.IsZero() {
 		m.notAfter.WithLabelValues(name).Set(float64(end.Unix()))
 	}
 }

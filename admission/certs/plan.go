@@ -5,10 +5,13 @@ package certs
 
 import (
 	"crypto/x509"
+	"errors"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/internal/stateobject"
 )
 
 // observation is the input of plan.
@@ -22,20 +25,13 @@ type observation struct {
 	fresh func() (*authority, error)
 }
 
-type action int
-
-const (
-	keep action = iota
-	write
-	refuse
-)
-
 // decision is the output of plan.
 type decision struct {
-	action action
-	// wanted is the new content of the Secret. It has no meaning with refuse.
 	wanted state
+	// reason is why it is to be written, "" if the Secret has it.
 	reason string
+	// repairs reports that another client has deleted or damaged what was there.
+	repairs bool
 }
 
 // draft is the state that plan works on, and the reasons of its changes.
@@ -47,87 +43,76 @@ type draft struct {
 }
 
 // plan decides on the content of the Secret. It drops a CA from the caBundle only if it has expired
-// or has been replaced twice.
+// or has been replaced twice. It fails for a Secret of another version.
 func plan(o observation) (decision, error) {
 	d := draft{observation: o}
-	if o.secret != nil {
-		found := read(o.secret)
-		if found.foreign != "" {
-			return decision{action: refuse, reason: found.foreign}, nil
-		}
-		d.state = found.state
-		if found.damage != "" {
-			d.because(found.damage)
+	repairs, err := d.start()
+	for _, step := range []func() error{d.ensureActive, d.rollOver} {
+		if err == nil {
+			err = step()
 		}
 	}
-	for _, step := range []func() error{d.restore, d.expire, d.ensureActive, d.rollOver} {
-		if err := step(); err != nil {
-			return decision{}, err
-		}
-	}
-	result := decision{wanted: d.state, reason: strings.Join(d.reasons, "; ")}
-	if len(d.reasons) > 0 {
-		result.action = write
-	}
-	return result, nil
+	return decision{d.state, strings.Join(d.reasons, "; "), repairs}, err
 }
 
 func (d *draft) because(reason string) { d.reasons = append(d.reasons, reason) }
 
-// restore repairs damage and a deletion from memory, because callers have that state already. After
-// a deletion it also announces a successor: a user who deletes the Secret to get rid of its key
-// succeeds, without a failed call.
-func (d *draft) restore() error {
-	damaged := len(d.reasons) > 0
-	switch {
-	case d.secret == nil && d.held == nil:
+// start takes the state of the Secret. Damage and a deletion are repaired from memory, because callers have that
+// state already. After a deletion it also announces a successor: a user who deletes the Secret to get
+// rid of its key succeeds, without a failed call.
+func (d *draft) start() (repairs bool, err error) {
+	if d.secret == nil && d.held == nil {
 		d.because("there was none")
-	case d.secret == nil:
+		return false, nil
+	}
+	if d.secret == nil {
 		d.state = *d.held
 		d.because("it was deleted")
-		return d.announce()
-	case damaged && d.held != nil:
+		return true, d.announce()
+	}
+	d.state, err = read(d.secret)
+	if _, unknown := errors.AsType[*stateobject.UnknownVersionError](err); unknown || err == nil {
+		return false, err
+	}
+	d.because(err.Error())
+	if d.held != nil {
 		d.state = *d.held
 	}
-	return nil
+	return true, nil
 }
 
-// expire drops expired CAs.
-func (d *draft) expire() error {
+// ensureActive provides a valid CA to issue leaves, and drops expired ones.
+func (d *draft) ensureActive() (err error) {
 	if d.next != nil && d.over(d.next.cert) {
 		d.next = nil
-		d.because("the announced CA has expired")
 	}
 	if d.previous != nil && d.over(d.previous) {
 		d.previous = nil
 		d.because("the previous CA has expired")
 	}
-	return nil
-}
-
-// ensureActive provides a valid CA to issue leaves.
-func (d *draft) ensureActive() error {
-	if d.active != nil && !d.over(d.active.cert) {
-		return nil
-	}
-	if d.active != nil {
+	if d.active != nil && d.over(d.active.cert) {
+		d.active = nil
 		d.because("the active CA has expired")
 	}
-	err := d.announce() // a fresh one, if none was announced before
-	d.active, d.next = d.next, nil
+	if d.active == nil {
+		err = d.announce() // a fresh one, if none was announced before
+		d.active, d.next = d.next, nil
+	}
 	return err
 }
 
 // rollOver takes the next step of a rollover once it is due. It never announces and promotes a CA
-// in the same step.
+// in the same step. Without confirmation that callers have the announced one, such as when a user maintains the
+// caBundle, it is promoted in the middle between its announcement and the end of the active one.
 func (d *draft) rollOver() error {
 	switch {
 	case d.next == nil && !d.now.Before(twoThirds(d.active.cert)):
 		d.because("the active CA has lived two thirds of its life")
 		return d.announce()
-	case d.next != nil && d.secret != nil && (d.known(d.next.cert) || !d.now.Before(lastCall(d.state))):
+	case d.next != nil && d.secret != nil &&
+		(d.known(d.next.cert) || d.active.cert.NotAfter.Sub(d.now) < d.now.Sub(d.next.cert.NotBefore)):
 		d.previous, d.active, d.next = d.active.cert, d.next, nil
-		d.because("the announced CA is known to callers")
+		d.because("the announced CA takes over")
 	}
 	return nil
 }
@@ -142,14 +127,4 @@ func (d *draft) announce() (err error) {
 
 func (d *draft) over(certificate *x509.Certificate) bool {
 	return !d.now.Before(certificate.NotAfter)
-}
-
-// lastCall returns when an announced CA is promoted even without confirmation that callers have it,
-// such as when a user maintains the caBundle: a twelfth of its life before the active one ends, but
-// not before half of what was left has passed.
-func lastCall(s state) time.Time {
-	end := s.active.cert.NotAfter
-	life := end.Sub(s.active.cert.NotBefore)
-	left := end.Sub(s.next.cert.NotBefore.Add(backdate))
-	return end.Add(-min(life/12, left/2))
 }

@@ -185,12 +185,15 @@ func TestPlan(t *testing.T) {
 				o.held = c.state(tc.held)
 			}
 			got, err := plan(o)
-			testutil.Must(t, err)
-			action := []string{keep: "keep", write: "write", refuse: "refuse"}[got.action]
-			testutil.Check(t, tc.reason, tc.want, action+" "+cast.text(got.wanted))
-			if (got.reason == "") != (got.action == keep) {
-				t.Errorf("action %d for the reason %q", got.action, got.reason)
+			action := "keep"
+			if got.reason != "" {
+				action = "write"
 			}
+			if err != nil {
+				action = "refuse"
+				testutil.CheckError(t, "plan", `its schema-version is "2"`, err)
+			}
+			testutil.Check(t, tc.reason, tc.want, action+" "+cast.text(got.wanted))
 		})
 	}
 }
@@ -203,28 +206,27 @@ func TestRegistered(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		minutes [][][]byte // what is registered, minute by minute
-		want    int        // since which of them b is known, -1 if it is not
+		want    bool       // whether leaves of b are verified when the last one begins
 	}{
-		"Unknown":   {want: -1},
-		"Nothing":   {reason: "nobody can be refused", minutes: [][][]byte{{}, {}}, want: 0},
-		"Everybody": {minutes: [][][]byte{{a, a}, {both, both}, {both, both}}, want: 1},
-		"NotAll":    {reason: "one webhook lacks it", minutes: [][][]byte{{both, a}, {both, a}}, want: -1},
-		"Late":      {minutes: [][][]byte{{both, a}, {a, both}, {both, b}}, want: 2},
-		"Gone":      {minutes: [][][]byte{{both}, {a}}, want: -1},
-		"Again":     {reason: "it may be unknown to callers meanwhile", minutes: [][][]byte{{both}, {a}, {both}}, want: 2},
-		"First":     {reason: "nothing was registered before", minutes: [][][]byte{{}, {b}}, want: 1},
-		"Damaged":   {minutes: [][][]byte{{b, []byte("rubbish")}}, want: -1},
+		"Unknown":   {reason: "nothing was registered"},
+		"Nothing":   {reason: "callers have it once it is registered", minutes: [][][]byte{{}, {}}},
+		"Everybody": {reason: "for a minute", minutes: [][][]byte{{a, a}, {both, both}, {both, both}}, want: true},
+		"JustNow":   {reason: "callers may not have it yet", minutes: [][][]byte{{a, a}, {both, both}}},
+		"NotAll":    {reason: "one webhook lacks it", minutes: [][][]byte{{both, a}, {both, a}}},
+		"Gone":      {reason: "it is no longer there", minutes: [][][]byte{{both}, {both}, {a}}},
+		"Again":     {reason: "it may be unknown to callers meanwhile", minutes: [][][]byte{{both}, {a}, {both}}},
+		"Damaged":   {reason: "callers refuse all of it", minutes: [][][]byte{{b, []byte("rubbish")}, {b, []byte("rubbish")}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			begin, got := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), -1
-			r := &registered{}
-			for i, caBundles := range tc.minutes {
-				r.observe(caBundles, false, begin.Add(time.Duration(i)*time.Minute))
+			r, now := &registered{}, start.Add(day)
+			leaf, err := cast["b"].leaf(now, day, []string{"localhost"})
+			testutil.Must(t, err)
+			for _, caBundles := range tc.minutes {
+				now = now.Add(time.Minute)
+				r.observe(caBundles, false, now)
 			}
-			if since, ok := r.of(cast["b"].cert); ok {
-				got = int(since.Sub(begin) / time.Minute)
-			}
-			testutil.Check(t, tc.reason+": known since minute", tc.want, got)
+			testutil.Check(t, tc.reason, tc.want, r.verify(leaf.Leaf, nil, now))
+			testutil.Check(t, tc.reason+", the CA itself", tc.want, r.verify(cast["b"].cert, nil, now))
 		})
 	}
 }

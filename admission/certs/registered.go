@@ -4,48 +4,50 @@
 package certs
 
 import (
-	"crypto/tls"
+	"bytes"
 	"crypto/x509"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/util/cert"
+
+	"sa-controller-manager/internal/pki"
 )
 
-// registered records since when every registered caBundle has contained which certificates.
+// registered records since when every registered caBundle has contained which certificates, and which of
+// them may be in use. All are by their DER.
 type registered struct {
 	mu    sync.Mutex
-	since map[string]time.Time // by DER of certificates in every caBundle
-	empty time.Time            // since when nothing is registered, so that no call can fail
-
-	// inherited are the certificates that another replica or an earlier leader had registered at a
-	// time.
-	inherited []*x509.Certificate
-	at        time.Time
+	since map[string]time.Time
+	used  map[string]time.Time // when last
 }
 
-// observe records the caBundles that are registered at a time.
+// observe records the caBundles that are registered at a time. Those that another replica or an earlier leader
+// has registered are in use.
 func (r *registered) observe(caBundles [][]byte, inherited bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, common := r.since, inAll(caBundles)
+	before := r.since
 	r.since = map[string]time.Time{}
-	if len(caBundles) > 0 {
-		r.empty = time.Time{}
-	} else if r.empty.IsZero() {
-		r.empty = now
-	}
-	for _, one := range common {
+	for _, one := range inAll(caBundles) {
 		der := string(one.Raw)
 		r.since[der] = now
 		if since, ok := before[der]; ok {
 			r.since[der] = since
 		}
+		if inherited {
+			r.uses(der, now)
+		}
 	}
-	if inherited {
-		r.inherited, r.at = common, now
+}
+
+func (r *registered) uses(der string, now time.Time) {
+	if r.used == nil {
+		r.used = map[string]time.Time{}
 	}
+	r.used[der] = now
 }
 
 // inAll returns the certificates that all caBundles contain. An invalid caBundle contains none.
@@ -65,24 +67,10 @@ func inAll(caBundles [][]byte) []*x509.Certificate {
 	return common
 }
 
-// of returns since when callers have had a certificate, false if that is unknown.
-func (r *registered) of(certificate *x509.Certificate) (time.Time, bool) {
+// verify reports whether callers have had a CA of a certificate long enough to accept it.
+func (r *registered) verify(certificate *x509.Certificate, chain [][]byte, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.empty.IsZero() {
-		return r.empty, true
-	}
-	since, ok := r.since[string(certificate.Raw)]
-	return since, ok
-}
-
-// covers reports whether callers have had the CA of a certificate for at least propagation.
-func (r *registered) covers(serving *tls.Certificate, now time.Time, propagation time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.empty.IsZero() {
-		return now.Sub(r.empty) >= propagation
-	}
 	options := x509.VerifyOptions{
 		Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
@@ -92,10 +80,10 @@ func (r *registered) covers(serving *tls.Certificate, now time.Time, propagation
 			addDER(options.Roots, []byte(der))
 		}
 	}
-	for _, der := range serving.Certificate[1:] {
+	for _, der := range chain {
 		addDER(options.Intermediates, der)
 	}
-	_, err := serving.Leaf.Verify(options)
+	_, err := certificate.Verify(options)
 	return err == nil
 }
 
@@ -105,12 +93,17 @@ func addDER(pool *x509.CertPool, der []byte) {
 	}
 }
 
-// lasting returns the inherited certificates until overlap has passed.
-func (r *registered) lasting(now time.Time, overlap time.Duration) (certificates []*x509.Certificate, until time.Time) {
+// bundle returns the caBundle of those that are in use now, or have been within the overlap.
+func (r *registered) bundle(inUse []*x509.Certificate, now time.Time, overlap time.Duration) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if until = r.at.Add(overlap); !now.Before(until) {
-		return nil, until
+	for _, one := range inUse {
+		r.uses(string(one.Raw), now)
 	}
-	return r.inherited, until
+	maps.DeleteFunc(r.used, func(_ string, last time.Time) bool { return now.Sub(last) >= overlap })
+	var bundle bytes.Buffer
+	for _, der := range slices.Sorted(maps.Keys(r.used)) {
+		bundle.Write(pki.CertPEM(&x509.Certificate{Raw: []byte(der)}))
+	}
+	return bundle.Bytes()
 }

@@ -8,20 +8,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
 )
 
-// The names of certificates in NotAfter and in the metric.
+// The names of certificates in the metric.
 const (
-	nameServing    = "serving"
-	nameActiveCA   = "serving-ca"
-	nameNextCA     = "serving-ca-next"
-	namePreviousCA = "serving-ca-previous"
+	nameServing  = "serving"
+	nameActiveCA = "serving-ca"
 )
 
 // Source holds a serving certificate and the caBundle to verify it with, and notifies of changes.
@@ -34,16 +30,15 @@ type Source struct {
 	registered registered
 	observed   func() // called after each change of registered; may be nil
 
-	mu      sync.Mutex
 	changed []func()
 }
 
 // snapshot is immutable.
 type snapshot struct {
-	serving  *tls.Certificate // nil while there is none
-	bundle   []byte
-	notAfter map[string]time.Time
-	problem  error // why serving is nil, or the last error
+	serving *tls.Certificate // nil while there is none
+	bundle  []byte
+	caEnds  time.Time // zero for files
+	problem error     // why serving is nil, or the last error
 }
 
 func newSource(clock clock.PassiveClock, metrics *Metrics) *Source {
@@ -71,19 +66,15 @@ func (s *Source) Ready() error {
 	if current.serving == nil {
 		return current.problem
 	}
-	if end := current.notAfter[nameServing]; s.clock.Now().After(end) {
+	if end := current.serving.Leaf.NotAfter; s.clock.Now().After(end) {
 		return fmt.Errorf("the serving certificate expired at %s", end.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
 // OnChange registers notify, which is called whenever the certificate or the caBundle changes. It
-// must not block.
-func (s *Source) OnChange(notify func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.changed = append(s.changed, notify)
-}
+// must not block. OnChange must not be called once the Files or Managed runs.
+func (s *Source) OnChange(notify func()) { s.changed = append(s.changed, notify) }
 
 // Registered receives the caBundles that kube-apiserver has now, one of each webhook: a CA that has
 // been in all of them for a while is safe to serve with. It is called after each change. Inherited
@@ -98,14 +89,12 @@ func (s *Source) Registered(caBundles [][]byte, inherited bool) {
 // set serves next. Only one goroutine of its owner calls it.
 func (s *Source) set(next *snapshot) {
 	last := s.current.Swap(next)
-	s.metrics.show(next.notAfter)
+	s.metrics.show(nameServing, next.serving.Leaf.NotAfter)
+	s.metrics.show(nameActiveCA, next.caEnds)
 	if last.serving == next.serving && bytes.Equal(last.bundle, next.bundle) {
 		return
 	}
-	s.mu.Lock()
-	changed := slices.Clone(s.changed)
-	s.mu.Unlock()
-	for _, notify := range changed {
+	for _, notify := range s.changed {
 		notify()
 	}
 }

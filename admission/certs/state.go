@@ -4,7 +4,9 @@
 package certs
 
 import (
+	"bytes"
 	"crypto/x509"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,61 +31,43 @@ type state struct {
 	previous *x509.Certificate // other replicas may still serve its leaves
 }
 
-// reading is the result of reading a Secret.
-type reading struct {
-	state
-
-	// damage describes what could not be read, "" if all could.
-	damage string
-	// foreign is set if the Secret has another version; then nothing else is read.
-	foreign string
-}
-
-// read reads everything from secret that is intact.
-func read(secret *corev1.Secret) reading {
+// read returns what is intact in secret. Its error is a stateobject.UnknownVersionError, with which nothing is
+// read, or describes the damage.
+func read(secret *corev1.Secret) (s state, err error) {
 	fields, err := stateobject.Read(secret.Data)
 	if err != nil {
-		return reading{foreign: err.Error()}
+		return s, err
 	}
-	var r reading
-	if r.active, err = readAuthority(fields.Get(keyActiveCert), fields.Get(keyActiveKey)); err != nil {
+	if s.active, err = readAuthority(fields.Get(keyActiveCert), fields.Get(keyActiveKey)); err != nil {
 		fields.Damaged(keyActiveCert+" and "+keyActiveKey, err)
 	}
 	if len(fields.Get(keyNextCert))+len(fields.Get(keyNextKey)) > 0 {
-		if r.next, err = readAuthority(fields.Get(keyNextCert), fields.Get(keyNextKey)); err != nil {
+		if s.next, err = readAuthority(fields.Get(keyNextCert), fields.Get(keyNextKey)); err != nil {
 			fields.Damaged(keyNextCert+" and "+keyNextKey, err)
 		}
 	}
 	if content := fields.Get(keyPreviousCert); len(content) > 0 {
-		if r.previous, err = readCA(content); err != nil {
+		if s.previous, err = readCA(content); err != nil {
 			fields.Damaged(keyPreviousCert, err)
 		}
 	}
-	r.damage = fields.Damage()
-	return r
+	if damage := fields.Damage(); damage != "" {
+		return s, errors.New(damage)
+	}
+	return s, nil
 }
 
-// whole reports whether the Secret was read completely.
-func (r reading) whole() bool { return r.foreign == "" && r.damage == "" }
-
-// certificates returns those of the caBundle, the active one first.
-func (s state) certificates() []*x509.Certificate {
-	var all []*x509.Certificate
-	if s.active != nil {
-		all = append(all, s.active.cert)
-	}
+// bundle returns the caBundle, the active CA first.
+func (s state) bundle() []byte {
+	var bundle bytes.Buffer
+	bundle.Write(pki.CertPEM(s.active.cert))
 	if s.next != nil {
-		all = append(all, s.next.cert)
+		bundle.Write(pki.CertPEM(s.next.cert))
 	}
 	if s.previous != nil {
-		all = append(all, s.previous)
+		bundle.Write(pki.CertPEM(s.previous))
 	}
-	return all
-}
-
-// bundle returns the caBundle, with those of extra that are not nil.
-func (s state) bundle(extra ...*x509.Certificate) []byte {
-	return bundleOf(append(s.certificates(), extra...))
+	return bundle.Bytes()
 }
 
 // writeInto returns a copy of secret with the state. Other keys are kept.

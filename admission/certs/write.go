@@ -15,13 +15,10 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// act executes the decision. A lost conflict is no error: the other write comes through the watch.
+// act writes what is decided. A lost conflict is no error: the other write comes through the watch.
 func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decision) error {
-	if decided.action == keep {
+	if decided.reason == "" {
 		return nil
-	}
-	if decided.action == refuse {
-		return fmt.Errorf("use %s: %s", m.where(), decided.reason)
 	}
 	if !m.writes.AllowN(m.config.Clock.Now(), 1) {
 		klog.FromContext(ctx).V(2).Info("Another client edits the serving CA, delaying the repair", "place", m.where(), "reason", decided.reason)
@@ -36,20 +33,18 @@ func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decisi
 // writeSecret creates the Secret if there is none. It records an Event if it repairs what another client
 // has changed.
 func (m *Managed) writeSecret(ctx context.Context, secret *corev1.Secret, decided decision) error {
-	repairs, exists := m.held != nil, secret != nil
-	if exists {
-		repairs = read(secret).damage != ""
-	} else {
-		secret = emptySecret()
+	secrets, found := m.config.Client.CoreV1().Secrets(SecretNamespace), secret
+	if found == nil {
+		found = emptySecret()
 	}
-	wanted, err := decided.wanted.writeInto(secret)
+	wanted, err := decided.wanted.writeInto(found)
 	if err != nil {
 		return err
 	}
-	if secrets := m.config.Client.CoreV1().Secrets(SecretNamespace); exists {
-		_, err = secrets.Update(ctx, wanted, metav1.UpdateOptions{FieldManager: meta.FieldManager})
-	} else {
+	if secret == nil {
 		_, err = secrets.Create(ctx, wanted, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	} else {
+		_, err = secrets.Update(ctx, wanted, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
@@ -58,7 +53,7 @@ func (m *Managed) writeSecret(ctx context.Context, secret *corev1.Secret, decide
 		return fmt.Errorf("write %s: %w", m.where(), meta.SecretError(err))
 	}
 	klog.FromContext(ctx).Info("Wrote the serving CA", "secret", klog.KObj(wanted), "reason", decided.reason)
-	if repairs {
+	if decided.repairs {
 		m.config.Recorder.Warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: SecretNamespace, Name: SecretName},
 			"ServingCARepaired", "Wrote the serving CA again: "+decided.reason)
 	}

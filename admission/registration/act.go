@@ -5,15 +5,12 @@ package registration
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/apiservers"
@@ -38,32 +35,13 @@ const (
 	hostsTimeout = 5 * time.Second
 )
 
-// proof holds the certificates of the caBundle with which the apiserver has reached the webhook.
-type proof []*x509.Certificate
-
-// newProof returns an empty proof for an invalid caBundle.
-func newProof(caBundle []byte) proof {
-	certificates, err := cert.ParseCertsPEM(caBundle)
-	if err != nil {
-		return nil
-	}
-	return certificates
-}
-
-// covers reports whether the proof holds for caBundle too: each step of a rollover has a
-// certificate in common with the one before.
-func (p proof) covers(caBundle []byte) bool {
-	return slices.ContainsFunc(newProof(caBundle), func(one *x509.Certificate) bool {
-		return slices.ContainsFunc(p, one.Equal)
-	})
-}
-
-// prove has kube-apiserver prove that it reaches the webhook. With a loopback URL there may be no other one.
-func (r *Registrar) prove(ctx context.Context, responder *ProbeResponder) *failure {
+// prove has kube-apiserver prove that it reaches the webhook, and keeps the proof. With a loopback URL there may be
+// no other kube-apiserver.
+func (r *Registrar) prove(ctx context.Context, o observation, responder *ProbeResponder) *failure {
 	if r.config.Mode == URL && r.config.PerHost() {
 		asking, cancel := context.WithTimeout(ctx, hostsTimeout)
 		defer cancel()
-		hosts, err := apiservers.LiveHosts(asking, r.config.Client, r.config.Clock.Now())
+		hosts, err := apiservers.LiveHosts(asking, r.config.Client, o.now)
 		if err != nil {
 			return &failure{error: err, stage: Waiting, unasked: true}
 		}
@@ -72,18 +50,21 @@ func (r *Registrar) prove(ctx context.Context, responder *ProbeResponder) *failu
 				"several: %s; use --webhook-registration=static or service", strings.Join(hosts, ", "))}
 		}
 	}
-	return r.config.prove(ctx, r.config.Client, responder)
+	failed := r.config.prove(ctx, r.config.Client, responder)
+	if failed == nil {
+		r.proven, r.missed, r.due = o.caBundle, 0, r.config.Clock.Now().Add(provenFor)
+	}
+	return failed
 }
 
 // bindOnceProved runs the proof and requeues. The next decision starts from the current state: a user may
 // have switched the registration off during the proof.
 func (r *Registrar) bindOnceProved(ctx context.Context, o observation) error {
-	if failed := r.prove(ctx, r.config.Responder); failed != nil {
+	if failed := r.prove(ctx, o, r.config.Responder); failed != nil {
 		r.proven = nil
-		r.setStatus(Status{State: failed.state(o.active()), Detail: failed.Error()})
+		r.show(ctx, Status{State: failed.state(o.active()), Detail: failed.Error()})
 		return failed
 	}
-	r.proven, r.missed, r.due = newProof(o.caBundle), 0, r.config.Clock.Now().Add(provenFor)
 	klog.FromContext(ctx).Info("Proved that kube-apiserver reaches the webhook", "url", r.config.Endpoint(mutatePath))
 	r.loop.Add(Name)
 	return nil
@@ -93,10 +74,8 @@ func (r *Registrar) bindOnceProved(ctx context.Context, o observation) error {
 // the other.
 func (r *Registrar) proveAgain(ctx context.Context, o observation, d *decision) {
 	if !o.now.Before(r.due) {
-		r.lost = r.prove(ctx, nil)
-		r.missed, r.due = r.missed+1, o.now.Add(loadDelay)
-		if r.lost == nil {
-			r.proven, r.missed, r.due = newProof(o.caBundle), 0, o.now.Add(provenFor)
+		if r.lost = r.prove(ctx, o, nil); r.lost != nil {
+			r.missed, r.due = r.missed+1, o.now.Add(loadDelay)
 		}
 	}
 	d.after = r.due.Sub(o.now)
@@ -113,7 +92,10 @@ func (r *Registrar) proveAgain(ctx context.Context, o observation, d *decision) 
 // comes through the watch.
 func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decision) (time.Duration, error) {
 	if len(decided.writes) > 0 {
-		if off, err := r.isOff(ctx); err != nil || off {
+		// The resourceVersion protects an annotation on the same object, but one on the other object may still be on
+		// its way in another watch.
+		live, err := getAll(ctx, r.config.Client)
+		if err != nil || live[mutating].isOff() || live[validating].isOff() {
 			return requeueAfter, err
 		}
 	}
@@ -122,7 +104,11 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 			klog.FromContext(ctx).Info("Another client edits the webhook configuration, delaying the repair", "kind", w.kind.String(), "name", Name)
 			return writeInterval, nil
 		}
-		err := w.kind.in(r.config.Client).put(ctx, w.onto(last[w.kind].object))
+		wanted := last[w.kind].object.with(w.entries)
+		if w.off {
+			wanted = wanted.annotated(AnnotationOff)
+		}
+		err := w.kind.in(r.config.Client).put(ctx, wanted)
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 			continue
 		}
@@ -132,39 +118,20 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 		klog.FromContext(ctx).V(2).Info("Wrote the webhook configuration",
 			"kind", w.kind.String(), "name", Name, "webhooks", len(w.entries), "state", decided.status.State)
 		if w.again {
-			r.watched.recreate(w.kind, w.off, r.config.Clock.Now())
-			r.recordRecreated(w)
+			r.warn(w.kind, "WebhookConfigurationRecreated", w.note())
 		}
 	}
 	return decided.after, nil
 }
 
-// onto returns found with the write applied. Found is nil if it does not exist.
-func (w write) onto(found *object) *object {
-	wanted := found.with(w.entries)
-	if w.off {
-		return wanted.annotated(AnnotationOff)
-	}
-	return wanted
-}
-
-// isOff asks the API before a write. The resourceVersion protects an annotation on the same object,
-// but one on the other object may still be on its way in another watch.
-func (r *Registrar) isOff(ctx context.Context) (bool, error) {
-	live, err := getAll(ctx, r.config.Client)
-	return live[mutating].isOff() || live[validating].isOff(), err
-}
-
-// recordRecreated records an Event that says why a deleted configuration exists again, and how to
-// remove the webhook for good.
-func (r *Registrar) recordRecreated(w write) {
+// note says why a deleted configuration exists again, and how to remove the webhook for good.
+func (w write) note() string {
 	const off = Annotation + "=" + AnnotationOff
-	note := "It was deleted and has been created again. To remove the webhook: sa-controller-manager webhook unregister " +
-		"--kubeconfig=/etc/kubernetes/admin.conf, or annotate it with " + off + " before you delete it"
 	if w.off {
-		note = "It had the annotation " + off + " when it was deleted, and has been created again without webhooks to keep that"
+		return "It had the annotation " + off + " when it was deleted, and has been created again without webhooks to keep that"
 	}
-	r.warn(w.kind, "WebhookConfigurationRecreated", note)
+	return "It was deleted and has been created again. To remove the webhook: sa-controller-manager webhook unregister " +
+		"--kubeconfig=/etc/kubernetes/admin.conf, or annotate it with " + off + " before you delete it"
 }
 
 // fail reports a failure, once, and returns an error that makes the queue retry.
@@ -173,29 +140,13 @@ func (r *Registrar) fail(ctx context.Context, err error) error {
 		return err
 	}
 	r.failed++
-	r.setStatus(Status{State: r.Status().State, Detail: err.Error()})
+	r.show(ctx, Status{State: r.Status().State, Detail: err.Error()})
 	if r.failed >= quietFailures && err.Error() != r.reported {
 		r.reported = err.Error()
 		klog.FromContext(ctx).Error(err, "Failed to register the webhook, retrying")
 		r.warn(mutating, "WebhookRegistrationFailed", err.Error())
 	}
 	return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
-}
-
-// show publishes a status, but keeps the error of a failure that is being retried.
-func (r *Registrar) show(ctx context.Context, status Status) {
-	last := r.Status()
-	if last.State == status.State && r.failed > 0 {
-		return
-	}
-	r.setStatus(status)
-	if last.State == status.State {
-		return
-	}
-	if last.State == Registered && (status.State == Repairing || status.State == Deleted) {
-		r.config.Metrics.repaired()
-	}
-	klog.FromContext(ctx).Info("Changed the state of the webhook registration", "state", status.State, "detail", status.Detail)
 }
 
 func (r *Registrar) warn(k kind, reason, note string) {

@@ -4,7 +4,6 @@
 package registration
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -78,14 +77,13 @@ func (s Spec) PerHost() bool {
 
 // Validate returns an error for rules that are too broad. The flags have been validated before.
 func (s Spec) Validate() error {
-	var errs []error
 	for _, rule := range slices.Concat(s.MutatingRules, s.ValidatingRules) {
-		if s.Mode != None && rule.IsBroad() && !s.AllowBroadRules {
-			errs = append(errs, fmt.Errorf(
-				"the rule %q matches resources that it does not name: configure the plugin, or allow it with --webhook-allow-broad-rules", rule))
+		if rule.IsBroad() && !s.AllowBroadRules {
+			return fmt.Errorf(
+				"the rule %q matches resources that it does not name: configure the plugin, or allow it with --webhook-allow-broad-rules", rule)
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Endpoint returns the URL that the apiserver calls for a path, for logs and messages.

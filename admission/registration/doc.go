@@ -15,14 +15,14 @@
 //
 // A proof expires. It is repeated, counts only as the first request of its connection, and is forgotten when
 // the webhook is switched off, when it fails, and when a term ends. What is bound stays bound without
-// one. It holds while the caBundle has a certificate in common with the proved one.
+// one. Another caBundle is proved before it is registered.
 //
 // Break-glass wins. The annotation sa-controller-manager/registration=off on either object stops
 // all writing until it is removed, no matter which client has set it. It is read from the API
 // itself before each write. An object that is deleted with the annotation is created again with it
 // and without webhooks, unless the other object has it: otherwise the next leader would not know.
-// An object that is deleted without it is created again with its webhooks. Both happen after a
-// second in which both watches catch up, and at most once in five minutes.
+// An object that is deleted without it is created again with its webhooks, or without a proof with the probe alone. Both
+// happen after a second in which both watches catch up.
 //
 // If another client reverts each write, there are a few repairs at once and then one per second.
 //

@@ -42,13 +42,13 @@ var (
 	}
 )
 
-// Findings returns what is wrong with the state. What a user has switched off, or deleted twice, is as intended.
+// Findings returns what is wrong with the state.
 func (s Status) Findings() []check.Finding {
 	fact := FactUnbound
 	switch s.State {
 	case Registered, Idle:
 		return nil
-	case Off, Deleted:
+	case Off:
 		fact = FactOff
 	case Unreachable:
 		fact = FactUnreachable

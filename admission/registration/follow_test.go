@@ -51,12 +51,6 @@ func TestStateIsShown(t *testing.T) {
 			{do: func() {
 				a.change(t, validating, func(o *object) *object { return o.annotated("") })
 			}, want: Registered, other: "kube-apiserver calls the webhook"},
-			{do: func() {
-				for range 2 {
-					a.remove(t, mutating)
-					pause(time.Minute)
-				}
-			}, want: Deleted},
 		} {
 			step.do()
 			pause(time.Second)

@@ -25,8 +25,6 @@ type Inspected struct {
 	Off bool
 	// Active reports that it holds more than the entry of the probe.
 	Active bool
-	// ByURL reports that it has a URL and not a Service.
-	ByURL bool
 	// Entries counts its webhooks, that of the probe included.
 	Entries int
 }
@@ -39,12 +37,9 @@ func Inspect(ctx context.Context, client kubernetes.Interface) ([]Inspected, err
 	}
 	var all []Inspected
 	for k, o := range found {
-		one := Inspected{
-			Kind: kind(k).String(), Exists: o != nil, Off: o.isOff(), Active: o.binds(),
-			ByURL:   slices.ContainsFunc(o.webhooks(), func(e entry) bool { return e.ClientConfig.URL != nil }),
-			Entries: len(o.webhooks()),
-		}
-		all = append(all, one)
+		all = append(all, Inspected{
+			Kind: kind(k).String(), Exists: o != nil, Off: o.isOff(), Active: o.binds(), Entries: len(o.webhooks()),
+		})
 	}
 	return all, nil
 }

@@ -60,10 +60,6 @@ func TestActiveInactiveDelete(t *testing.T) {
 			client := fake.NewClientset(objects...)
 			says(t, "IsActive", IsActive, client, tc.active)
 			says(t, "IsInactive", IsInactive, client, tc.inactive)
-			off, err := (&Registrar{config: Config{Client: client}}).isOff(t.Context())
-			if err != nil || off != (tc.active == ErrOff.Error()) {
-				t.Errorf("the check before a write: off is %t, %v", off, err)
-			}
 			says(t, "Delete", Delete, client, tc.deleted)
 			for _, action := range client.Actions() {
 				if deletion, ok := action.(clienttesting.DeleteActionImpl); ok {

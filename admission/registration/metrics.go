@@ -18,9 +18,8 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		states: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_webhook_registration_state",
 			Help: "State of the webhook registration, unless --webhook-registration is none: 1 for the current state, 0 for " +
-				"every other. On the leader it is starting, waiting, proving, repairing, registered, unreachable, unknown, off or deleted; " +
-				"on other replicas idle. " +
-				"With --webhook-registration=static every replica has all of them but deleted and idle.",
+				"every other. On the leader it is starting, waiting, proving, repairing, registered, unreachable, unknown or off; " +
+				"on other replicas idle. With --webhook-registration=static every replica has all of them but idle.",
 		}, []string{"state"}),
 		staticLoaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_webhook_static_loaded",

@@ -11,10 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// recreateInterval is how long a configuration that was deleted a second time stays away: the user
-// wants it to, but may not know the right way.
-const recreateInterval = 5 * time.Minute
-
 // settleDelay is how long nothing is recreated after a deletion: an earlier change, such as
 // switching off the other configuration, may still be on its way in another watch.
 const settleDelay = time.Second
@@ -55,7 +51,6 @@ type decision struct {
 // write is the new content of one configuration.
 type write struct {
 	kind    kind
-	create  bool
 	again   bool // it was deleted
 	off     bool // with the annotation that the deleted object had
 	entries []entry
@@ -76,13 +71,14 @@ func plan(o observation) decision {
 	if len(o.caBundle) == 0 {
 		return decision{status: Status{State: Waiting, Detail: "there is no caBundle to register yet"}}
 	}
-	if o.complete() {
+	wanted := o.wanted()
+	if o.right(mutating, wanted) && o.right(validating, wanted) {
 		return decision{status: Status{State: Registered, Detail: o.spec.Endpoint("")}}
 	}
 	if !o.proven {
 		return o.prove()
 	}
-	return o.bind(o.wanted())
+	return o.bind(wanted)
 }
 
 // active reports whether kube-apiserver calls the webhook already, even if the configuration is wrong.
@@ -100,12 +96,6 @@ func (o observation) caBundles() [][]byte {
 		all = append(all, one.ClientConfig.CABundle)
 	}
 	return all
-}
-
-// complete reports whether both configurations are as they should be.
-func (o observation) complete() bool {
-	wanted := o.wanted()
-	return len(o.caBundle) > 0 && o.right(mutating, wanted) && o.right(validating, wanted)
 }
 
 // followed returns the status on a replica that does not lead.
@@ -139,12 +129,8 @@ func switchedOff(k kind) Status {
 // remember recreates a configuration that was deleted while it was switched off, with the
 // annotation and without webhooks: the next leader could not know otherwise.
 func (o observation) remember(k kind) decision {
-	var d decision
+	d := decision{status: switchedOff(k)}
 	d.add(o, k, nil)
-	for i := range d.writes {
-		d.writes[i].off = true
-	}
-	d.status = switchedOff(k)
 	return d
 }
 
@@ -178,20 +164,12 @@ func (o observation) prove() decision {
 	return d
 }
 
-// add appends a write of entries, unless the configuration was deleted and recreated recently.
+// add appends a write of entries, unless the configuration was deleted just now.
 func (d *decision) add(o observation, k kind, entries []entry) {
 	last := o.last[k]
-	again := last.object == nil && last.existed
-	if left := last.recreated.Add(recreateInterval).Sub(o.now); again && left > 0 {
-		d.after = max(d.after, left)
-		d.status = Status{
-			State: Deleted, Detail: fmt.Sprintf("the %s %s was deleted again and stays away for %s", k, Name, left.Round(time.Second)),
-		}
-		return
-	}
-	if left := last.deleted.Add(settleDelay).Sub(o.now); again && left > 0 {
+	if left := last.deleted.Add(settleDelay).Sub(o.now); left > 0 {
 		d.after = max(d.after, left)
 		return
 	}
-	d.writes = append(d.writes, write{kind: k, create: last.object == nil, again: again, entries: entries})
+	d.writes = append(d.writes, write{kind: k, again: !last.deleted.IsZero(), off: last.off, entries: entries})
 }

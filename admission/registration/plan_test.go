@@ -57,6 +57,7 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	justNow, minuteAgo := now.Add(-settleDelay/4), now.Add(-time.Minute)
+	gone, goneOff := last{deleted: minuteAgo}, last{deleted: minuteAgo, off: true}
 	for name, tc := range map[string]struct {
 		reason               string
 		mutating, validating string // "" for: does not exist
@@ -88,50 +89,32 @@ func TestPlan(t *testing.T) {
 		"off": {reason: "one annotation is enough", mutating: none, validating: right, off: "mutating", proven: true, want: "off"},
 		"off, then deleted": {
 			reason:     "the annotation went with the object and still counts",
-			validating: right, deleted: [kinds]last{{existed: true, off: true}}, proven: true, want: "off; again mutating, off: none",
+			validating: right, deleted: [kinds]last{goneOff}, proven: true, want: "off; again mutating, off: none",
 		},
 		"off, then both deleted": {
 			reason:  "a new leader would know of neither",
-			deleted: [kinds]last{{existed: true}, {existed: true, off: true}}, proven: true, want: "off; again validating, off: none",
+			deleted: [kinds]last{gone, goneOff}, proven: true, want: "off; again validating, off: none",
 		},
 		"off, then one of two deleted": {
 			reason:     "the other one tells the next leader",
-			validating: none, off: "validating", deleted: [kinds]last{{existed: true, off: true}}, proven: true, want: "off",
+			validating: none, off: "validating", deleted: [kinds]last{goneOff}, proven: true, want: "off",
 		},
 		"off, deleted just now": {
 			reason:  "the client may be about to delete the other one too, or to write it",
-			deleted: [kinds]last{{existed: true, off: true, deleted: justNow}}, want: "off; after 750ms",
-		},
-		"off, deleted again": {
-			reason:  "another client wants it away, and this process knows why",
-			deleted: [kinds]last{{existed: true, off: true, recreated: minuteAgo}}, want: "off; after 4m0s",
-		},
-		"off, made again, not yet told": {
-			reason:     "the watch is about to tell; nothing binds until then, and the live read before the write finds it",
-			validating: right, deleted: [kinds]last{{off: true, recreated: now}}, proven: true, want: "off; create mutating, off: none",
+			deleted: [kinds]last{{off: true, deleted: justNow}}, want: "off; after 750ms",
 		},
 		"off without a caBundle": {reason: "break-glass is the first rule", mutating: none, off: "mutating", unready: true, want: "off"},
 		"no caBundle":            {reason: "an empty one must not be written", mutating: damage, unready: true, proven: true, want: "waiting"},
 		"deleted": {
 			reason:  "the user may have thought that this lasts; both come back",
-			deleted: [kinds]last{{existed: true}, {existed: true}}, proven: true, want: "repairing; again mutating: right; again validating: right",
+			deleted: [kinds]last{gone, gone}, proven: true, want: "repairing; again mutating: right; again validating: right",
 		},
 		"deleted just now": {
 			reason:     "it may have been switched off before that",
-			validating: right, deleted: [kinds]last{{existed: true, deleted: justNow}}, proven: true, want: "repairing; after 750ms",
+			validating: right, deleted: [kinds]last{{deleted: justNow}}, proven: true, want: "repairing; after 750ms",
 		},
-		"deleted again": {
-			reason:     "not within five minutes; the other one is repaired all the same",
-			validating: damage, deleted: [kinds]last{{existed: true, recreated: minuteAgo}}, proven: true,
-			want: "deleted; update validating: right; after 4m0s",
-		},
-		"deleted again before the proof": {
-			reason: "nor is the probe registered", deleted: [kinds]last{{existed: true, recreated: minuteAgo}}, want: "deleted; after 4m0s",
-		},
-		"deleted again long ago": {
-			reason:     "after five minutes",
-			validating: right, deleted: [kinds]last{{existed: true, recreated: now.Add(-recreateInterval)}}, proven: true,
-			want: "repairing; again mutating: right",
+		"deleted before the proof": {
+			reason: "only the probe is registered", deleted: [kinds]last{gone, gone}, want: "proving; again mutating: stage",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +126,7 @@ func TestPlan(t *testing.T) {
 				if what == "" {
 					continue
 				}
-				o.last[k].object = (*object)(nil).with(contents(o, kind(k), what))
+				o.last[k] = last{object: (*object)(nil).with(contents(o, kind(k), what))}
 				if tc.off == shortNames()[k] {
 					o.last[k].object = o.last[k].object.annotated(AnnotationOff)
 				}
@@ -163,7 +146,7 @@ func describe(o observation, decided decision) string {
 		switch {
 		case w.again:
 			verb = "again "
-		case w.create:
+		case o.last[w.kind].object == nil:
 			verb = "create "
 		}
 		if w.off {

@@ -85,8 +85,6 @@ type failure struct {
 	unasked bool
 }
 
-func (f *failure) Unwrap() error { return f.error }
-
 // state returns the state that a failure leaves the registration in.
 func (f *failure) state(bound bool) State {
 	switch {

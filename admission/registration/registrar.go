@@ -4,6 +4,7 @@
 package registration
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -59,18 +60,19 @@ type Config struct {
 
 // Registrar watches both configurations, and reconciles them while it leads.
 type Registrar struct {
+	board
+
 	config  Config
 	loop    *reconcile.Runner[string]
 	writes  *rate.Limiter
-	watched watched
-	status  atomic.Pointer[Status]
+	watched [kinds]atomic.Pointer[last]
 
 	// mu is held during a step, so that none is in progress once Lead has returned.
 	mu      sync.Mutex
 	leading context.Context //nolint:containedctx // the term in which Run's loop takes steps; nil if not leading
 	first   bool            // the next step is the first one of this term
 
-	proven   proof  // nil before, and from the end of a term, a switch-off or a lost proof on
+	proven   []byte // the caBundle; nil before, and from the end of a term, a switch-off or a lost proof on
 	failed   int    // consecutive steps
 	reported string // the last failure in an Event
 
@@ -79,12 +81,13 @@ type Registrar struct {
 	lost   *failure  // the last time
 }
 
-// New returns a Registrar that does not run yet. The spec must be valid.
+// New returns a Registrar that does not run yet. The spec must be valid, of mode url or service.
 func New(config Config) *Registrar {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
 	r := &Registrar{
+		board:  board{metrics: config.Metrics},
 		config: config,
 		writes: rate.NewLimiter(rate.Every(writeInterval), writeBurst),
 	}
@@ -92,25 +95,14 @@ func New(config Config) *Registrar {
 		Name: "webhook_registration", Workers: 1, Sync: r.sync,
 		Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
 	})
-	r.setStatus(Status{State: Idle})
+	r.show(context.Background(), Status{State: Idle})
 	config.ServingCA.OnChange(func() { r.loop.AddIfRunning(Name) })
 	return r
 }
 
-// Status returns the state of the registration. It is Idle while another replica leads.
-func (r *Registrar) Status() Status { return *r.status.Load() }
-
-func (r *Registrar) setStatus(status Status) {
-	r.status.Store(&status)
-	r.config.Metrics.state(status.State)
-}
-
 // Run watches both configurations until ctx ends, on every replica: each has to know which
-// caBundles kube-apiserver has. It must be called once, and is a no-op in mode none.
+// caBundles kube-apiserver has. It must be called once.
 func (r *Registrar) Run(ctx context.Context) error {
-	if r.config.Mode == None {
-		return nil
-	}
 	client, ours := r.config.Client, reconcile.OnlyNamed(Name)
 	mutatings := informers.NewFilteredMutatingWebhookConfigurationInformer(client, 0, cache.Indexers{}, ours)
 	validatings := informers.NewFilteredValidatingWebhookConfigurationInformer(client, 0, cache.Indexers{}, ours)
@@ -120,22 +112,19 @@ func (r *Registrar) Run(ctx context.Context) error {
 // Lead reconciles both configurations until ctx ends, while Run runs. It may be called again once
 // it has returned, and then starts from the current objects.
 func (r *Registrar) Lead(ctx context.Context) error {
-	if r.config.Mode != None {
-		r.term(ctx, Status{State: Starting, Detail: "reading " + Name})
-		defer r.term(nil, Status{State: Idle}) //nolint:staticcheck // no context means no term
-	}
+	r.term(ctx, ctx, Status{State: Starting, Detail: "reading " + Name})
+	defer r.term(ctx, nil, Status{State: Idle}) //nolint:staticcheck // no context means no term
 	<-ctx.Done()
 	return nil
 }
 
 // term begins or ends a term, between two steps.
-func (r *Registrar) term(ctx context.Context, status Status) {
+func (r *Registrar) term(ctx, leading context.Context, status Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.watched.forget()
-	r.leading, r.first = ctx, true
+	r.leading, r.first = leading, true
 	r.forget()
-	r.setStatus(status)
+	r.show(ctx, status)
 	r.loop.AddIfRunning(Name)
 }
 
@@ -147,10 +136,15 @@ func (r *Registrar) sync(ctx context.Context, key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.config.Clock.Now()
-	o := observation{last: r.watched.get(), spec: r.config.Spec, caBundle: r.config.ServingCA.CABundle(), now: now}
+	o := observation{spec: r.config.Spec, caBundle: r.config.ServingCA.CABundle(), now: now}
+	for k := range kinds {
+		if seen := r.watched[k].Load(); seen != nil {
+			o.last[k] = *seen
+		}
+	}
 	if r.leading == nil {
 		r.config.ServingCA.Registered(o.caBundles(), true)
-		r.setStatus(o.followed())
+		r.show(ctx, o.followed())
 		return nil
 	}
 	term, stop := context.WithCancel(r.leading) // which has the fence of the leader's writes
@@ -173,25 +167,25 @@ func (r *Registrar) sync(ctx context.Context, key string) error {
 // step does what is due now, and returns when to check again if nothing happens, zero for never.
 // Its writes come back through the watch.
 func (r *Registrar) step(ctx context.Context, o observation) (time.Duration, error) {
-	o.proven = r.proven.covers(o.caBundle)
+	o.proven = len(r.proven) > 0 && bytes.Equal(r.proven, o.caBundle)
 	r.config.ServingCA.Registered(o.caBundles(), r.first)
 	r.first = false
-	if o.proven {
-		r.proven = newProof(o.caBundle)
-	}
 	decided := plan(o)
-	if decided.status.State == Registered {
-		r.proveAgain(ctx, o, &decided)
-	}
-	if decided.status.State == Off {
-		r.forget()
-	}
-	if decided.probe {
+	switch {
+	case decided.probe:
 		if r.failed == 0 {
 			r.show(ctx, decided.status)
 		}
 		return 0, r.bindOnceProved(ctx, o)
+	case decided.status.State == Registered:
+		r.proveAgain(ctx, o, &decided)
+	case decided.status.State == Off:
+		r.forget()
 	}
-	r.show(ctx, decided.status)
+	if r.failed == 0 || r.Status().State != decided.status.State { // the error of a failure that is being retried stays
+		if r.show(ctx, decided.status) == Registered && decided.status.State == Repairing {
+			r.metrics.repaired()
+		}
+	}
 	return r.write(ctx, o.last, decided)
 }

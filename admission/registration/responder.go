@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"sa-controller-manager/admission"
 )
 
@@ -25,6 +27,7 @@ type ProbeResponder struct {
 const againPrefix = "again/"
 
 var _ admission.Mutator = (*ProbeResponder)(nil)
+var _ admission.Validator = (*ProbeResponder)(nil)
 
 // Rules match the creation of Pods.
 func (*ProbeResponder) Rules() []admission.Rule { return []admission.Rule{podCreation()} }
@@ -38,19 +41,7 @@ func (*ProbeResponder) Ready(context.Context) error { return nil }
 
 // Admit answers a probe and ignores all other Pods. The next probe comes on another connection.
 func (p *ProbeResponder) Admit(_ context.Context, request *admission.Request, response *admission.Response) error {
-	// Very few Pods are probes, and searching for a word is cheaper than decoding JSON.
-	if !request.DryRun || !bytes.Contains(request.Object, []byte(probeAnnotation)) {
-		return nil
-	}
-	var pod struct {
-		Metadata struct {
-			Annotations map[string]string `json:"annotations"`
-		} `json:"metadata"`
-	}
-	if err := admission.Decode(request.Object, &pod); err != nil {
-		return nil //nolint:nilerr // not a probe; plugins that need the Pod report the error
-	}
-	id := pod.Metadata.Annotations[probeAnnotation]
+	id := probeID(request)
 	if id == "" {
 		return nil
 	}
@@ -70,6 +61,26 @@ func (p *ProbeResponder) Admit(_ context.Context, request *admission.Request, re
 		Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(answerAnnotation, "/", "~1"), Value: value,
 	})
 	return nil
+}
+
+// Validate closes the connection of a probe, too: kube-apiserver calls both paths on the same ones, so the next
+// probe would always come on the one that has just brought this call.
+func (*ProbeResponder) Validate(_ context.Context, request *admission.Request, response *admission.Response) error {
+	response.Close = probeID(request) != ""
+	return nil
+}
+
+// probeID returns the ID of a probe, "" for any other request.
+func probeID(request *admission.Request) string {
+	// Very few Pods are probes, and searching for a word is cheaper than decoding JSON.
+	if !request.DryRun || !bytes.Contains(request.Object, []byte(probeAnnotation)) {
+		return ""
+	}
+	var pod metav1.PartialObjectMetadata
+	if admission.Decode(request.Object, &pod) != nil {
+		return "" // plugins that need the Pod report the error
+	}
+	return pod.Annotations[probeAnnotation]
 }
 
 // await makes the probe with that ID the one that answer is about.

@@ -8,55 +8,44 @@ import (
 	"context"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apiserver/pkg/util/filesystem"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/internal/reconcile"
 )
 
 // staticPoll is how often the files are compared even if no notification came.
 const staticPoll = 10 * time.Second
 
-// StaticFilesConfig configures StaticFiles. Metrics, Loops and Clock may be nil.
+// StaticFilesConfig configures StaticFiles.
 type StaticFilesConfig struct {
-	Spec
+	// Config has a client of the kube-apiserver of this host, and the responder of this process.
+	Config
 
 	// Dir is the directory that has those of StaticDirs.
-	Dir       string
-	ServingCA ServingCA
-	// Client is one of the kube-apiserver of this host.
-	Client kubernetes.Interface
-	// Responder is that of this process.
-	Responder *ProbeResponder
-	// Answers returns nil if that kube-apiserver answers at all. It is called often.
-	Answers func(context.Context) error
-	// Loaded returns the hash of the files that it has loaded, by plugin.
-	Loaded  func(context.Context) (map[string]string, error)
-	Metrics *Metrics
-	Loops   *reconcile.Metrics
-	Clock   clock.WithTicker // nil means the real one
+	Dir string
+	// Loaded returns the hash of the files that its kube-apiserver has loaded, by plugin.
+	Loaded func(context.Context) (map[string]string, error)
 }
 
 // StaticFiles keeps both configurations as files for the kube-apiserver of this host. Every replica runs
 // one. A loop keeps the files, and never waits for kube-apiserver. Another one asks kube-apiserver: see
 // question.
 type StaticFiles struct {
+	board
+
 	config     StaticFilesConfig
 	keep, asks *reconcile.Runner[string]
-	status     atomic.Pointer[Status]
 
 	mu       sync.Mutex    // of what follows
 	contents [kinds][]byte // last written or found right; nil before
 	bound    bool          // they are the real rules
 	binds    bool          // they have rules, if only those of a previous process
 	caBundle []byte        // that they have
-	proven   proof         // nil before, and from a switch-off or a lost proof on
+	proven   []byte        // the caBundle; nil before, and from a switch-off or a lost proof on
 	question question      // about contents
 }
 
@@ -65,7 +54,7 @@ func NewStaticFiles(config StaticFilesConfig) *StaticFiles {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	s := &StaticFiles{config: config}
+	s := &StaticFiles{board: board{metrics: config.Metrics}, config: config}
 	loop := func(name string, sync func(context.Context) error) *reconcile.Runner[string] {
 		return reconcile.New(reconcile.Config[string]{
 			Name: name, Workers: 1, Sync: func(ctx context.Context, _ string) error { return sync(ctx) },
@@ -73,26 +62,18 @@ func NewStaticFiles(config StaticFilesConfig) *StaticFiles {
 		})
 	}
 	s.keep, s.asks = loop("webhook_static_files", s.keepFiles), loop("webhook_static_proof", s.ask)
-	s.status.Store(&Status{State: Starting})
-	config.Metrics.state(Starting)
+	s.show(context.Background(), Status{State: Starting})
 	config.ServingCA.OnChange(s.queue)
 	return s
 }
 
 func (s *StaticFiles) queue() { s.keep.AddIfRunning(s.config.Dir) }
 
-// Status returns the state of the files, and whether kube-apiserver calls this process by them.
-func (s *StaticFiles) Status() Status { return *s.status.Load() }
-
 // Run keeps the files until ctx ends, and leaves them. It must be called once.
 func (s *StaticFiles) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for k := range kinds {
-		// What is left of a killed process does no harm, but nobody else removes it.
-		if err := atomicfile.RemoveLeftovers(k.staticPath(s.config.Dir)); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to remove temporary files")
-		}
 		// It cannot be watched before the first write has made it; until then this polls.
 		running.Go(func() {
 			filesystem.WatchUntil(ctx, staticPoll, k.staticDir(s.config.Dir), s.queue, nil)
@@ -148,7 +129,7 @@ func (s *StaticFiles) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bound := s.proven.covers(caBundle) || bytes.Equal(found[mutating], wanted[mutating]) && bytes.Equal(found[validating], wanted[validating])
+	bound := bytes.Equal(s.proven, caBundle) || bytes.Equal(found[mutating], wanted[mutating]) && bytes.Equal(found[validating], wanted[validating])
 	binds := bound
 	if !bound {
 		if wanted, binds, err = s.config.stagedContents(ctx, found, caBundle); err != nil {
@@ -181,15 +162,6 @@ func (s *StaticFiles) write(ctx context.Context) error {
 		s.asks.AddIfRunning(s.config.Dir)
 	}
 	return nil
-}
-
-func (s *StaticFiles) show(ctx context.Context, status Status) {
-	last := s.status.Swap(&status)
-	if last.State == status.State {
-		return
-	}
-	s.config.Metrics.state(status.State)
-	klog.FromContext(ctx).Info("Changed the state of the webhook registration", "state", status.State, "detail", status.Detail)
 }
 
 // readStatic returns the files below dir, nil for one that does not exist.

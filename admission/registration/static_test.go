@@ -78,16 +78,13 @@ func (h *host) from(now func()) {
 	now()
 }
 
-func (h *host) answers(context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.away
-}
-
 func (h *host) loaded(context.Context) (map[string]string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asked++
+	if h.away != nil {
+		return nil, h.away
+	}
 	hashes := map[string]string{}
 	for k := range kinds {
 		if h.hides[k.plugin()] {
@@ -108,8 +105,8 @@ func (h *host) run(changes ...func(*StaticFilesConfig)) *StaticFiles {
 	h.t.Helper()
 	h.from(func() { h.url = h.spec.Endpoint(mutatePath) })
 	config := StaticFilesConfig{
-		Spec: h.spec, Dir: h.dir, ServingCA: h.ca, Client: h, Responder: &h.responds,
-		Answers: h.answers, Loaded: h.loaded,
+		Config: Config{Spec: h.spec, ServingCA: h.ca, Client: h, Responder: &h.responds},
+		Dir:    h.dir, Loaded: h.loaded,
 	}
 	for _, change := range changes {
 		change(&config)
@@ -166,21 +163,19 @@ func TestStaticIsProved(t *testing.T) {
 		h.hides = map[string]bool{"MutatingAdmissionWebhook": true}
 		s := h.run()
 		h.walk(s, step{after: time.Hour, state: Waiting, detail: "needs staticManifestsDir: " + h.dir + "/mutating", files: "probe;"})
-		if h.asked > 70 {
-			t.Errorf("kube-apiserver has sent its metrics %d times in an hour, want one a minute", h.asked)
+		if h.asked > 190 {
+			t.Errorf("kube-apiserver has sent its metrics %d times in an hour, want at most three a minute", h.asked)
 		}
-		answers := func() { h.away = nil }
 		h.walk(s,
 			step{
 				do: func() {
 					h.away, h.hides, h.down = errors.New("it restarts with them"), nil, errors.New("provide credentials")
 				},
-				after: 3 * time.Second, state: Waiting, detail: "it restarts with them",
+				after: maxPause, state: Waiting, detail: "it restarts with them",
 			},
-			step{do: answers, after: 3 * time.Second, state: Proving, detail: "provide credentials", files: "probe;"},
-			step{do: func() { h.away = errors.New("it restarts") }, after: 3 * time.Second, state: Proving, detail: "it restarts"},
+			step{do: func() { h.away = nil }, after: maxPause, state: Proving, detail: "provide credentials", files: "probe;"},
 			step{
-				do: func() { h.away, h.down = nil, nil }, after: 3 * time.Second,
+				do: func() { h.down = nil }, after: maxPause,
 				state: Registered, detail: "https://127.0.0.1:10262", files: "mutate,probe;validate",
 			},
 		)
@@ -208,7 +203,11 @@ func TestStaticIsProved(t *testing.T) {
 				state: Unreachable, detail: "unknown authority",
 			},
 			step{do: func() { h.dial = nil }, after: maxPause, state: Registered},
-			step{do: func() { h.away = errors.New("it restarts") }, after: time.Minute, state: Registered},
+			step{
+				do:    func() { h.away, h.down = errors.New("it is down"), errors.New("it is down") },
+				after: askEach + 16*time.Second, state: Unknown, detail: "it is down", files: both,
+			},
+			step{do: func() { h.away, h.down = nil, nil }, after: maxPause, state: Registered},
 		)
 	})
 }
@@ -374,27 +373,29 @@ func TestStaticProofExpires(t *testing.T) {
 	}
 }
 
-// TestEncodeStatic: what would stop kube-apiserver at its next start is not written.
-func TestEncodeStatic(t *testing.T) {
+// TestDecodeStatic: what would stop kube-apiserver at its next start binds nothing, and is replaced.
+func TestDecodeStatic(t *testing.T) {
 	t.Parallel()
 	ca := caPEM(t)
 	for name, tc := range map[string]struct {
 		change func(*entry)
-		want   string
+		wrong  bool
 	}{
 		"Right":    {change: func(*entry) {}},
-		"CABundle": {change: func(e *entry) { e.ClientConfig.CABundle = []byte("rubbish") }, want: "expected certificates in PEM"},
-		"URL":      {change: func(e *entry) { e.ClientConfig.URL = new("http://127.0.0.1") }, want: "webhooks[0].clientConfig.url"},
-		"Service":  {change: func(e *entry) { e.ClientConfig = serviceSpec().clientConfig("/", ca) }, want: "cannot refer to a Service"},
-		"Twice":    {change: func(e *entry) { e.Name = probeName }, want: "webhooks[1].name: Duplicate"},
+		"CABundle": {change: func(e *entry) { e.ClientConfig.CABundle = []byte("rubbish") }, wrong: true},
+		"URL":      {change: func(e *entry) { e.ClientConfig.URL = new("http://127.0.0.1") }, wrong: true},
+		"Service":  {change: func(e *entry) { e.ClientConfig = serviceSpec().clientConfig("/", ca) }, wrong: true},
+		"Twice":    {change: func(e *entry) { e.Name = probeName }, wrong: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var entries [kinds][]entry
 			entries[mutating], _ = urlSpec().entries(ca)
 			entries[mutating] = append(entries[mutating], urlSpec().probeEntry(ca))
 			tc.change(&entries[mutating][0])
-			_, err := encodeStatic(entries)
-			testutil.CheckError(t, "encodeStatic", tc.want, err)
+			contents, err := encodeStatic(entries)
+			testutil.Must(t, err)
+			_, err = mutating.decodeStatic(contents[mutating])
+			testutil.Check(t, "refused", tc.wrong, err != nil)
 		})
 	}
 	for name, content := range map[string]string{

@@ -14,7 +14,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/klog/v2"
@@ -124,22 +123,19 @@ func (s Spec) stagedContents(ctx context.Context, found [kinds][]byte, caBundle 
 	return contents, bound, err
 }
 
-// encodeStatic returns the files. kube-apiserver must load them: a file that it refuses is ignored while
-// it runs, but stops it at its next start.
+// encodeStatic returns the files.
 func encodeStatic(entries [kinds][]entry) (contents [kinds][]byte, err error) {
 	for k := range kinds {
 		o := object{meta: metav1.ObjectMeta{Name: StaticName}, entries: entries[k]}
-		if contents[k], err = yaml.Marshal(k.typed(&o)); err == nil {
-			_, err = k.decodeStatic(contents[k])
-		}
-		if err != nil {
+		if contents[k], err = yaml.Marshal(k.typed(&o)); err != nil {
 			return contents, fmt.Errorf("encode the %s %s: %w", k, StaticName, err)
 		}
 	}
 	return contents, nil
 }
 
-// decodeStatic decodes a file as strictly as kube-apiserver, and returns nil for an empty one.
+// decodeStatic decodes a file as strictly as kube-apiserver, and returns nil for an empty one: a file that it refuses
+// is ignored while it runs, but stops it at its next start.
 func (k kind) decodeStatic(content []byte) (*object, error) {
 	if len(content) == 0 {
 		return nil, nil
@@ -148,28 +144,22 @@ func (k kind) decodeStatic(content []byte) (*object, error) {
 	if err := yaml.UnmarshalStrict(content, c); err != nil {
 		return nil, err
 	}
-	if found, want := c.GetObjectKind().GroupVersionKind(), k.typed(&object{}).GetObjectKind().GroupVersionKind(); found != want {
-		return nil, fmt.Errorf("found a %s, expected a %s", found, want)
-	}
 	o := asObject(c)
-	errs, names := field.ErrorList{}, sets.New[string]()
-	for i, one := range o.entries {
-		at := field.NewPath("webhooks").Index(i)
-		if names.Has(one.Name) {
-			errs = append(errs, field.Duplicate(at.Child("name"), one.Name))
+	found, want := c.GetObjectKind().GroupVersionKind(), k.typed(&object{}).GetObjectKind().GroupVersionKind()
+	if found != want || o.meta.Name != StaticName {
+		return nil, fmt.Errorf("found the %s %q, expected the %s %s", found, o.meta.Name, want, StaticName)
+	}
+	names := sets.New[string]()
+	for _, one := range o.entries {
+		config := one.ClientConfig
+		// The errors of the library quote the certificates.
+		if names.Has(one.Name) || config.Service != nil || config.URL == nil || len(webhook.ValidateCABundle(nil, config.CABundle)) > 0 ||
+			len(webhook.ValidateWebhookURL(nil, *config.URL, true)) > 0 {
+			return nil, fmt.Errorf("the webhook %q is there twice, or its URL or caBundle is invalid", one.Name)
 		}
 		names.Insert(one.Name)
-		if one.ClientConfig.URL == nil || one.ClientConfig.Service != nil {
-			errs = append(errs, field.Required(at.Child("clientConfig", "url"), "a file cannot refer to a Service"))
-			continue
-		}
-		errs = append(errs, webhook.ValidateWebhookURL(at.Child("clientConfig", "url"), *one.ClientConfig.URL, true)...)
-		// The error of the library quotes the certificates.
-		if len(webhook.ValidateCABundle(nil, one.ClientConfig.CABundle)) > 0 {
-			errs = append(errs, field.Invalid(at.Child("clientConfig", "caBundle"), field.OmitValueType{}, "expected certificates in PEM"))
-		}
 	}
-	return o, errors.Join(manifest.ValidateManifestName(o.meta.Name, k.String(), map[string]string{}), errs.ToAggregate())
+	return o, nil
 }
 
 // StaticOffPath returns the file by which UnregisterStatic keeps the process of this host from writing.

@@ -26,7 +26,6 @@ const (
 const (
 	RevokedInFile      = "revoked-key-in-file"
 	HostRestored       = "host-restored"
-	HostUnreadable     = "host-unreadable"
 	HostWithoutRing    = "host-without-ring"
 	HostLacksActiveKey = "host-lacks-active-key"
 	HostLacksKey       = "host-lacks-next-key"
@@ -90,7 +89,7 @@ var keyFacts = map[string]struct {
 	RingUnpublished: {Reissues, "the key ring of this host (generation {our}) is not published: {why}", "apply manifests/permissions"},
 	RingLate: {Changes | Makes, "the key ring of this host (generation {our}) is older than that of host {host} (generation {their})",
 		"bring that one here (keys import)" + ifGone},
-	RingUnreadable: {Reissues, "the published key rings cannot be read: {why}", "run the newer release on every host"},
+	RingUnreadable: {Reissues | Uses, "the published key rings cannot be read: {why}", "run the newer release on every host; keys forget HOST gives one up"},
 	RingForked: {Changes | Makes | Reissues, "the key ring of this host (generation {our}) and that of host {host} (generation {their}) " +
 		"are forked: " +
 		"neither has come from the other", "bring that one here (keys import --join-fork)" + ifGone},
@@ -110,7 +109,6 @@ var keyFacts = map[string]struct {
 		"bring a newer ring here (keys import), or: keys revoke {key}"},
 	HostRestored: {Uses, "the ring file of host {host} is not the one that it has used, and not a newer one, or it is lost",
 		"keys list there says what to do" + ifGone},
-	HostUnreadable: {Uses, "the published ring of host {host} cannot be read", "run one release on every host" + ifGone},
 	HostWithoutRing: {Uses, "kube-apiserver runs on host {host}, which publishes no key ring: nobody knows which keys it has",
 		"bring the ring there (keys import) and start the process" + ifGone},
 	HostLacksActiveKey: {0, "host {host} does not have key {key}, which signs on host {other}",

@@ -7,7 +7,7 @@
 // relying parties read.
 //
 // A pass reads what the directory holds, and writes what differs: the JWKS first, because the
-// discovery document leads to it. It replaces the documents of another issuer only if Replace is set.
+// discovery document leads to it. It does not replace the documents of another issuer.
 package publish
 
 import (
@@ -24,10 +24,6 @@ import (
 type Publisher struct {
 	// Issuer is an https URL.
 	Issuer string
-	// Replace has the documents of another issuer replaced.
-	Replace bool
-	// DryRun has none written.
-	DryRun bool
 }
 
 // Pass writes the keys of ring to the directory, and returns the paths of the documents that it has
@@ -50,8 +46,8 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 	if err != nil {
 		return nil, err
 	}
-	if err := p.mayReplace(ring, oldJWKS, oldDiscovery); err != nil && !p.Replace {
-		return nil, fmt.Errorf("%w: \"keys publish --replace\" replaces them", err)
+	if err := p.mayReplace(ring, oldJWKS, oldDiscovery); err != nil {
+		return nil, fmt.Errorf("%w: remove them if its tokens are to be refused", err)
 	}
 	for _, document := range []struct {
 		path      string
@@ -60,10 +56,8 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 		if bytes.Equal(document.old, document.body) {
 			continue // so that its age stays
 		}
-		if !p.DryRun {
-			if err := to.write(document.path, document.body); err != nil {
-				return wrote, err
-			}
+		if err := to.write(document.path, document.body); err != nil {
+			return wrote, err
 		}
 		wrote = append(wrote, document.path)
 	}

@@ -45,14 +45,12 @@ func TestPass(t *testing.T) {
 		keys   []string // in what is stored
 		part   string   // of what is stored, "" if both documents are
 		page   string   // in the place of the discovery document
-		over   bool     // --replace
 		wrote  []string
 		err    string
 	}{
-		"Empty":     {reason: "the JWKS comes first: the discovery document leads to it", wrote: both},
-		"UpToDate":  {reason: "an unchanged document is not written, so that its age stays", issuer: issuer, keys: []string{"a", "b"}},
-		"Pruned":    {reason: "a key that the ring does not have is removed", issuer: issuer, keys: []string{"a", "b", "c"}, wrote: onlyJWKS},
-		"TakenOver": {reason: "the user has said so", issuer: other, keys: []string{"c"}, over: true, wrote: both},
+		"Empty":    {reason: "the JWKS comes first: the discovery document leads to it", wrote: both},
+		"UpToDate": {reason: "an unchanged document is not written, so that its age stays", issuer: issuer, keys: []string{"a", "b"}},
+		"Pruned":   {reason: "a key that the ring does not have is removed", issuer: issuer, keys: []string{"a", "b", "c"}, wrote: onlyJWKS},
 		"Interrupted": {
 			reason: "a pass that ended between the two writes is continued", issuer: issuer, keys: []string{"a", "b"}, part: signing.JWKSPath,
 			wrote: []string{signing.DiscoveryPath},
@@ -84,7 +82,7 @@ func TestPass(t *testing.T) {
 			}
 			want := read(t, to)
 			ring := ringOf(t, "a", "b")
-			wrote, err := (&Publisher{Issuer: issuer, Replace: c.over}).Pass(to, ring)
+			wrote, err := (&Publisher{Issuer: issuer}).Pass(to, ring)
 			if c.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Fatalf("%s: got error %v, want %q", c.reason, err, c.err)
 			}

@@ -20,7 +20,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -40,13 +39,11 @@ const (
 type Reader struct {
 	// Roots are the CAs to trust; nil means those of the machine.
 	Roots *x509.CertPool
-	// Hosts are further hosts, with the port unless that is 443, where an issuer may have its JWKS.
-	Hosts []string
 }
 
 // NewReader reads the PEM file with the CAs to trust; an empty one means those of the machine.
-func NewReader(caFile string, hosts []string) (*Reader, error) {
-	reader := &Reader{Hosts: hosts}
+func NewReader(caFile string) (*Reader, error) {
+	reader := &Reader{}
 	if caFile == "" {
 		return reader, nil
 	}
@@ -60,23 +57,11 @@ func NewReader(caFile string, hosts []string) (*Reader, error) {
 	return reader, nil
 }
 
-// JWKS reads the JWKS at an https URL. It follows redirects to any host. The error names the URL
-// without its query, which may give access to it.
-func (r *Reader) JWKS(ctx context.Context, address string) ([]signing.PublicKey, error) {
-	return r.jwks(ctx, address, nil)
-}
-
-// Issuer reads the discovery document of an issuer and the JWKS that it leads to, within 10 s. Both
-// must be on the host of the issuer or on one of r.Hosts.
+// Issuer reads the discovery document of an issuer and the JWKS that it leads to, within 10 s.
 func (r *Reader) Issuer(ctx context.Context, issuer string) ([]signing.PublicKey, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	base, err := url.Parse(issuer)
-	if err != nil {
-		return nil, reason(err)
-	}
-	hosts := append([]string{base.Host}, r.Hosts...)
-	name, content, err := r.load(ctx, strings.TrimSuffix(issuer, "/")+signing.DiscoveryPath, hosts)
+	name, content, err := r.load(ctx, strings.TrimSuffix(issuer, "/")+signing.DiscoveryPath)
 	if err != nil {
 		return nil, err
 	}
@@ -90,15 +75,16 @@ func (r *Reader) Issuer(ctx context.Context, issuer string) ([]signing.PublicKey
 	if discovery.Issuer != issuer {
 		return nil, fmt.Errorf("%s is of another issuer, %.100q", name, discovery.Issuer)
 	}
-	keys, err := r.jwks(ctx, discovery.JWKSURI, hosts)
+	keys, err := r.JWKS(ctx, discovery.JWKSURI)
 	if err != nil {
 		return nil, fmt.Errorf("the jwks_uri of %s: %w", name, err)
 	}
 	return keys, nil
 }
 
-func (r *Reader) jwks(ctx context.Context, address string, hosts []string) ([]signing.PublicKey, error) {
-	name, content, err := r.load(ctx, address, hosts)
+// JWKS reads the JWKS at an https URL. The error names the URL without its query, which may give access to it.
+func (r *Reader) JWKS(ctx context.Context, address string) ([]signing.PublicKey, error) {
+	name, content, err := r.load(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -109,36 +95,34 @@ func (r *Reader) jwks(ctx context.Context, address string, hosts []string) ([]si
 	return keys, nil
 }
 
-// load gets a document of one of hosts, or of any if that is nil. The name is the URL without its query.
-func (r *Reader) load(ctx context.Context, address string, hosts []string) (name string, content []byte, err error) {
+// load gets a document. The name is the URL without its query.
+func (r *Reader) load(ctx context.Context, address string) (name string, content []byte, err error) {
 	parsed, err := url.Parse(address)
 	if err == nil {
-		err = permitted(parsed, hosts)
+		err = permitted(parsed)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("get keys: %w", reason(err))
 	}
 	name = (&url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}).String()
-	if content, err = r.fetch(ctx, address, hosts); err != nil {
+	if content, err = r.fetch(ctx, address); err != nil {
 		return "", nil, fmt.Errorf("get the keys of %s: %w", name, reason(err))
 	}
 	return name, content, nil
 }
 
-// permitted keeps every request to https and to hosts, and credentials out of it.
-func permitted(address *url.URL, hosts []string) error {
+// permitted keeps every request to https, and credentials out of it.
+func permitted(address *url.URL) error {
 	switch {
 	case address.Scheme != "https" || address.Host == "":
 		return errors.New("want an https URL, so that no other process can change the keys")
 	case address.User != nil:
 		return errors.New("want a URL without user and password: the keys of tokens are public")
-	case hosts != nil && !slices.ContainsFunc(hosts, func(host string) bool { return strings.EqualFold(host, address.Host) }):
-		return fmt.Errorf("it is on host %.100q, want %q: --published-jwks-host allows another one", address.Host, hosts)
 	}
 	return nil
 }
 
-func (r *Reader) fetch(ctx context.Context, address string, hosts []string) ([]byte, error) {
+func (r *Reader) fetch(ctx context.Context, address string) ([]byte, error) {
 	transport := &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
 		TLSClientConfig:   &tls.Config{RootCAs: r.Roots, MinVersion: tls.VersionTLS12},
@@ -148,7 +132,7 @@ func (r *Reader) fetch(ctx context.Context, address string, hosts []string) ([]b
 		if len(before) > maxRedirects {
 			return fmt.Errorf("more than %d redirects", maxRedirects)
 		}
-		if err := permitted(next.URL, hosts); err != nil {
+		if err := permitted(next.URL); err != nil {
 			return fmt.Errorf("redirected: %w", err)
 		}
 		// It would show our URL, with its query, to the next server.

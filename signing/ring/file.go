@@ -89,12 +89,11 @@ func (f *File) Init(active *signing.PrivateKey, retired []signing.PublicKey, nex
 	if err != nil {
 		return err
 	}
-	return f.locked(func() error {
-		if _, err := os.Lstat(f.path); err == nil {
-			return fmt.Errorf("%s is there already: nothing to do, or choose another file", f.path)
-		}
-		return f.write(state)
-	})
+	err = f.Update(0, func(State) (State, error) { return state, nil })
+	if _, there := errors.AsType[*StaleError](err); there {
+		return fmt.Errorf("%s is there already: nothing to do, or choose another file", f.path)
+	}
+	return err
 }
 
 // ReadOnlyError reports a ring file that can be read and not be rotated where it is.
@@ -131,12 +130,12 @@ func (e *StaleError) Error() string {
 	return fmt.Sprintf("key ring %s changed meanwhile: generation %d was read and it has %d now; run the command again", e.Path, e.Read, e.Now)
 }
 
-// Update changes the ring by a transition. generation is that of the state on which the caller has
-// decided; if the ring has changed since, the error is a *StaleError.
+// Update changes the ring by a transition, of the zero State where there is none. generation is that of the state on
+// which the caller has decided; if the ring has changed since, the error is a *StaleError. What is revoked stays so.
 func (f *File) Update(generation int64, transition func(State) (State, error)) error {
 	return f.locked(func() error {
 		state, err := f.Read()
-		if err != nil {
+		if err != nil && (generation != 0 || !errors.Is(err, fs.ErrNotExist)) {
 			return err
 		}
 		if state.Generation != generation {
@@ -148,65 +147,6 @@ func (f *File) Update(generation int64, transition func(State) (State, error)) e
 		}
 		next.Revoked = Union(next.Revoked, state.Revoked)
 		return f.write(next)
-	})
-}
-
-// Import replaces the ring by another copy of it, such as that of another node, and reports whether
-// that changes anything. It refuses a copy whose history does not contain the present ring. What either
-// has revoked, and what published has, stays revoked.
-func (f *File) Import(from *File, published []Removed) (changed bool, err error) {
-	state, err := from.Read()
-	if err != nil {
-		return false, err
-	}
-	err = f.locked(func() error {
-		present, err := f.Read()
-		if errors.Is(err, fs.ErrNotExist) {
-			present, err = state, nil
-			changed = true
-		}
-		if err != nil {
-			return err
-		}
-		if err := follows(&present, state); err != nil {
-			return fmt.Errorf("%s: %w", from.path, err)
-		}
-		state.Revoked = Union(Union(present.Revoked, state.Revoked), published)
-		changed = changed || present.Version() != state.Version() || len(state.Revoked) > len(present.Revoked)
-		if !changed {
-			return nil
-		}
-		return f.write(state)
-	})
-	return changed, err
-}
-
-// Replace puts a ring in place of the present one, whatever that is. What is revoked stays so.
-func (f *File) Replace(state State) error {
-	return f.locked(func() error {
-		present, err := f.Read()
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		state.Revoked = Union(state.Revoked, present.Revoked)
-		return f.write(state)
-	})
-}
-
-// Join ends a fork: the ring keeps its keys and gets those of the other one (Join). What is published as revoked is
-// revoked in it.
-func (f *File) Join(from *File, published []Removed, active *Key, now time.Time) error {
-	other, err := from.Read()
-	if err != nil {
-		return err
-	}
-	present, err := f.Read()
-	if err != nil {
-		return err
-	}
-	return f.Update(present.Generation, func(state State) (State, error) {
-		state.Revoked = Union(state.Revoked, published)
-		return Join(state, other, active, now)
 	})
 }
 
@@ -278,16 +218,30 @@ func (f *File) write(state State) error {
 	if err := os.Chmod(f.path, fileMode); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	switch before, err := reload.ReadFile(f.path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	if err := f.keepPrevious(state); err != nil {
 		return err
-	default:
-		if err := atomicfile.Write(f.path+previousSuffix, before, fileMode); err != nil {
-			return err
-		}
 	}
 	return atomicfile.Write(f.path, data, fileMode)
+}
+
+// keepPrevious copies the present file, unless the copy that is there is of a newer ring: then an older file was put
+// back, and that copy may be the newest one that there is.
+func (f *File) keepPrevious(next State) error {
+	copied := At(f.path + previousSuffix)
+	before, err := At(f.path).Read()
+	if previous, unreadable := copied.Read(); err != nil || before.Version() == next.Version() ||
+		unreadable == nil && !before.Knows(previous.Version()) && previous.Knows(before.Version()) {
+		return nil
+	}
+	data, err := encode(before)
+	if err != nil {
+		return err
+	}
+	// Not through a link, and not with the mode of a copy that others may read.
+	if err := os.Remove(copied.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return atomicfile.Write(copied.path, data, fileMode)
 }
 
 // follows returns an error unless the history of next contains last.

@@ -74,6 +74,11 @@ type Removed struct {
 	Reason Reason `json:"reason"`
 }
 
+// Revokes reports whether it is the record of a key that is revoked, as this program writes it.
+func (r Removed) Revokes() bool {
+	return signing.CheckKeyID(r.ID) == nil && r.Digest != "" && r.Reason == Revoked
+}
+
 // Is reports whether the record is of a key.
 func (r Removed) Is(key signing.PublicKey) bool { return r.ID == key.ID || r.Digest == key.Digest() }
 

@@ -135,9 +135,9 @@ func Revoke(state State, gone []Removed, active, next *Key, now time.Time) (Stat
 	}
 	if _, signs := after.first(signing.Active); !signs {
 		after.Previous = "" // it may have leaked with the active key, and nothing is gained by it
-		if err := after.succeed(active, now); err != nil {
-			return State{}, err
-		}
+	}
+	if err := after.signs(active, now); err != nil {
+		return State{}, err
 	}
 	if _, ok := after.Next(); ok {
 		next = nil
@@ -145,13 +145,34 @@ func Revoke(state State, gone []Removed, active, next *Key, now time.Time) (Stat
 	return after.withNext(next, now)
 }
 
+// Import replaces the ring, which is zero if there is none, by another copy of it, such as that of another node. It refuses
+// a copy whose history does not contain the present ring. What either has revoked, and what revoked has, stays revoked.
+func Import(state, copied State, revoked []Removed) (State, error) {
+	if state.Generation > 0 {
+		if err := follows(&state, copied); err != nil {
+			return State{}, err
+		}
+	}
+	after := copied.Clone()
+	after.Revoked = Union(Union(state.Revoked, copied.Revoked), revoked)
+	if after.Version() == state.Version() && len(after.Revoked) == len(state.Revoked) {
+		return State{}, &Refusal{Reason: "the ring is the same already", Remedy: "nothing to do", Done: true}
+	}
+	return after, nil
+}
+
 // AcceptOlder makes an older ring the newest one. generation, history and active are those of the ring that
-// is given up: what only that one had is lost. Its active key signs if it is next here.
-func AcceptOlder(state State, generation int64, history []string, active string, now time.Time) (State, error) {
+// is given up: what only that one had is lost. Its active key signs if it is next here. If revocations leave no key
+// that signs, fresh does, unless it is nil.
+func AcceptOlder(state State, generation int64, history []string, active string, fresh *Key, now time.Time) (State, error) {
 	after := state.next()
 	after.Generation = max(state.Generation, generation) + 1
-	if next, ok := state.Next(); ok && next.ID == active {
+	after.dropRevoked()
+	if next, ok := after.Next(); ok && next.ID == active {
 		after.promote(next.ID, stamp(now))
+	}
+	if err := after.signs(fresh, now); err != nil {
+		return State{}, err
 	}
 	after.addHistory(history)
 	return after.withNext(nil, now)
@@ -250,10 +271,8 @@ func Join(state, other State, active *Key, now time.Time) (State, error) {
 		}
 	}
 	after.dropRevoked()
-	if _, signs := after.first(signing.Active); !signs {
-		if err := after.succeed(active, now); err != nil {
-			return State{}, err
-		}
+	if err := after.signs(active, now); err != nil {
+		return State{}, err
 	}
 	after.addHistory(other.History)
 	return after.withNext(nil, now)
@@ -288,8 +307,11 @@ func (s *State) promote(id string, now time.Time) {
 	key.Role, key.ActivatedAt, key.RetiredAt, key.ByRevocation = signing.Active, now, time.Time{}, false
 }
 
-// succeed makes the next key active, or else active, in place of one that is revoked.
-func (s *State) succeed(active *Key, now time.Time) error {
+// signs makes the next key active, or else active, if the active one was revoked.
+func (s *State) signs(active *Key, now time.Time) error {
+	if _, signs := s.first(signing.Active); signs {
+		return nil
+	}
 	successor, ok := s.Next()
 	if !ok && active == nil {
 		return refuse("no key would be left that signs, and the next one must be in another process as the active one is",

@@ -54,7 +54,7 @@ func (s State) Validate() error {
 		}
 	}
 	for i, gone := range s.Revoked {
-		if signing.CheckKeyID(gone.ID) != nil || gone.Digest == "" || gone.Reason != Revoked {
+		if !gone.Revokes() {
 			return fmt.Errorf("revoked[%d]: %q is no key ID, without a digest, or not revoked", i, gone.ID)
 		}
 	}

@@ -142,7 +142,7 @@ func TestAcceptOlder(t *testing.T) {
 	backup := must(ring.New(newKey(0), nil, new(newKey(1)), epoch))
 	lost := must(ring.Rotate(backup, new(newKey(2)), epoch))
 	lost = must(ring.Revoke(lost, revocations("key-0"), nil, nil, epoch))
-	accepted := must(ring.AcceptOlder(backup, lost.Generation, lost.History, "key-1", epoch))
+	accepted := must(ring.AcceptOlder(backup, lost.Generation, lost.History, "key-1", nil, epoch))
 	if !accepted.Knows(lost.Version()) || !accepted.Knows(backup.Version()) || accepted.Generation != lost.Generation+1 {
 		t.Errorf("the ring that is accepted is not the newest: generation %d, history %q", accepted.Generation, accepted.History)
 	}
@@ -154,6 +154,22 @@ func TestAcceptOlder(t *testing.T) {
 	again, err := decode(encode(t, accepted))
 	if _, there := again.Effective().Key("key-0"); err != nil || there || again.Version() != accepted.Version() {
 		t.Errorf("read again: the revoked key is there: %t, %v", there, err)
+	}
+}
+
+// TestAcceptOlderSigns: a copy of which all keys were revoked since stopped every host.
+func TestAcceptOlderSigns(t *testing.T) {
+	t.Parallel()
+	must := must(t)
+	backup := must(ring.New(newKey(0), nil, new(newKey(1)), epoch))
+	backup.Revoked = revocations("key-0", "key-1")
+	accepted := must(ring.AcceptOlder(backup, 5, nil, "key-7", new(newKey(2)), epoch))
+	if accepted.Active().ID != "key-2" || len(accepted.Keys) != 1 {
+		t.Errorf("%+v signs, and the ring has %d keys", accepted.Active(), len(accepted.Keys))
+	}
+	refusedWith := func(_ ring.State, err error) bool { return err != nil }
+	if !refusedWith(ring.AcceptOlder(backup, 5, nil, "key-7", nil, epoch)) {
+		t.Error("a ring without a key that signs is accepted")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ const (
 	rulesFile     = "../../manifests/monitoring/prometheusrule.yaml"
 	dashboardFile = "../../manifests/monitoring/grafana/sa-controller-manager.json"
 	casesFile     = "testdata/cases.yaml"
+	exposedFile   = "testdata/exposed.yaml"
 
 	// every is how often rules are evaluated, and samples are taken.
 	every = time.Minute
@@ -43,7 +45,8 @@ type alertCase struct {
 	Name string `json:"name"`
 	// Alert is the one that is asked about.
 	Alert string `json:"alert"`
-	// After is the time of the question, counted from the first sample.
+	// After is the time of the question, counted from the second sample: the first one is of the minute before, so that
+	// what has changed since can be seen.
 	After string `json:"after"`
 	// Fires is how many alerts of that name there are to be then. If none, there has been
 	// none all the time, unless one has Ended.
@@ -78,6 +81,35 @@ func TestAlerts(t *testing.T) {
 	for name := range rules {
 		if !fires[name] || !silent[name] {
 			t.Errorf("%s: a case in which it fires: %t, one in which it does not: %t; want both", name, fires[name], silent[name])
+		}
+	}
+}
+
+// TestExposed evaluates the alerts of the registration by what a real process exposes.
+func TestExposed(t *testing.T) {
+	t.Parallel()
+	var states []struct {
+		State       string
+		Series, Due []string
+	}
+	read(t, exposedFile, &states)
+	for _, one := range states {
+		series := map[string]string{}
+		for _, line := range one.Series {
+			name, value, _ := strings.Cut(line, " ")
+			series[name] = value + "x60"
+		}
+		var due []string
+		for name, rule := range rules(t) {
+			if strings.Contains(rule.Expr, "sacm_webhook_registration") {
+				if count, _ := firing(t, rule, series, time.Hour); count > 0 {
+					due = append(due, name)
+				}
+			}
+		}
+		slices.Sort(due)
+		if strings.Join(due, " ") != strings.Join(one.Due, " ") {
+			t.Errorf("%s: the alerts %v fire, want %v", one.State, due, one.Due)
 		}
 	}
 }

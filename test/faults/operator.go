@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -136,12 +137,14 @@ func (o *operator) kill(ctx context.Context, words []string) {
 // left is the ring that the operator has left, once kube-apiserver has tokens signed with its active key. The signer may have
 // read the last change a moment later than the operator made it.
 func (o *operator) left(ctx context.Context, t *tokenUser) (*checker.KeyRing, error) {
-	public, err1 := o.keys(ctx, o.ring(0), "list", "-o=pem")
+	dir := filepath.Dir(o.ring(0))
+	_, err := o.keys(ctx, o.ring(0), "export", "--kubeadm="+dir)
+	public, err1 := os.ReadFile(filepath.Join(dir, "sa.pub"))
 	printed, err2 := o.keys(ctx, o.ring(0), "list", "-o=json")
 	var list struct {
 		Keys []struct{ ID, Role string } `json:"keys"`
 	}
-	if err := errors.Join(err1, err2, json.Unmarshal(printed, &list)); err != nil {
+	if err := errors.Join(err, err1, err2, json.Unmarshal(printed, &list)); err != nil {
 		return nil, err
 	}
 	ring := &checker.KeyRing{Keys: map[string]crypto.PublicKey{}}

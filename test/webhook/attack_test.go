@@ -104,8 +104,8 @@ func TestAttacks(t *testing.T) {
 			`{"spec":{"containers":` + list(`{"volumeMounts":`+list("{}", 190)+`}`, 1000) + `}}`))}, true},
 		{"complete bodies of 4.2 MiB", attack{4, post(attackReview(
 			`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 4_400_000) + `"}},"spec":{}}`))}, true},
-		{"bodies of 16 MiB that stop", attack{8, func(ctx context.Context) { slowBody(ctx, m.port, 16<<20) }}, true},
-		{"bodies of 2 KiB that stop", attack{300, func(ctx context.Context) { slowBody(ctx, m.port, 2<<10) }}, false},
+		{"bodies of 16 MiB that stop", attack{8, func(ctx context.Context) { slowBody(ctx, m.port, 16<<20, 16<<20-1024) }}, true},
+		{"bodies of 2 KiB that stop", attack{300, func(ctx context.Context) { slowBody(ctx, m.port, 2<<10, 200) }}, false},
 		{"a tenant's dry runs of 240 KiB", attack{12, func(ctx context.Context) {
 			_, _ = tenants.CoreV1().Pods(tenant).Create(ctx, newPod(padded(180_000), large),
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -179,8 +179,8 @@ func (c *cluster) underAttack(t *testing.T, m *manager, namespace string, a atta
 	}
 }
 
-// slowBody begins a review of that size and sends no more than its beginning.
-func slowBody(ctx context.Context, port, size int) {
+// slowBody begins a review of that size and sends no more than a part of it, at once.
+func slowBody(ctx context.Context, port, size, sent int) {
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
@@ -188,7 +188,8 @@ func slowBody(ctx context.Context, port, size int) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	fmt.Fprintf(conn, "POST /mutate?timeout=10s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", size,
-		attackReview("{")[:200])
+	part := append(attackReview("{")[:190], bytes.Repeat([]byte(" "), sent-190)...)
+	fmt.Fprintf(conn, "POST /mutate?timeout=10s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		size, part)
 	_, _ = io.Copy(io.Discard, conn) // until it is cut off
 }

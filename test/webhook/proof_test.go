@@ -16,10 +16,12 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/internal/testutil"
+	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/test/devcluster"
 )
@@ -129,6 +131,125 @@ func TestProofExpires(t *testing.T) {
 				c.wantAction(t, admissionregistrationv1.Deny)
 			}
 		})
+	}
+}
+
+// TestUnknown: a lost permission of ours, and a kube-apiserver that is away, say nothing of the webhook. Pods are
+// served, the state is another one than that of a webhook which is not reached, and so is the alert.
+func TestUnknown(t *testing.T) {
+	t.Parallel() // it mostly waits, on control planes of its own
+	for name, static := range map[string]bool{"Static": true, "URL": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, dir := staticCluster(t, "")
+			namespace := c.namespace(t)
+			kubeconfig := c.mayAllButPods(t)
+			flags := []string{"--kubeconfig=" + kubeconfig, "--webhook-registration=url"}
+			if static {
+				flags = []string{"--kubeconfig=" + kubeconfig, "--webhook-registration=static", "--static-registration-dir=" + dir}
+			}
+			m := c.start(t, flags...)
+			m.faulty = true
+			m.awaitNotReady(t, "proving: ")
+			c.mayCreatePods(t, true)
+			m.awaitRegistration(t, "registered")
+			c.awaitBound(t)
+			m.exposes(t, "registered", static)
+
+			c.mayCreatePods(t, false)
+			m.awaitNotReady(t, "unknown: ")
+			m.exposes(t, "unknown", static)
+			if refused, err := c.burst(t, namespace, 24); refused > 0 {
+				t.Errorf("%d Pods were refused: %v", refused, err)
+			}
+			c.mayCreatePods(t, true)
+			m.awaitRegistration(t, "registered")
+			if !static { // without kube-apiserver nobody leads
+				return
+			}
+
+			testutil.Must(t, c.KillAPIServer())
+			m.awaitNotReady(t, "unknown: ")
+			m.exposes(t, "unknown", static)
+			testutil.Must(t, c.StartAPIServer(t.Context()))
+			m.awaitRegistration(t, "registered")
+			m.exposes(t, "registered", static)
+
+			runWebhook(t, "", "unregister", "--static-registration-dir="+dir)
+			m.awaitRegistration(t, "off")
+			m.exposes(t, "off", static)
+		})
+	}
+}
+
+// mayAllButPods returns the kubeconfig of a user who may do everything that a manager does, but create Pods.
+func (c *cluster) mayAllButPods(t *testing.T) string {
+	t.Helper()
+	kubeconfig, _, err := c.Identity("prover")
+	testutil.Must(t, err)
+	all := []string{"*"}
+	create := "configmaps secrets serviceaccounts serviceaccounts/token events leases tokenreviews subjectaccessreviews " +
+		"selfsubjectaccessreviews mutatingwebhookconfigurations validatingwebhookconfigurations clustertrustbundles"
+	for name, rules := range map[string][]rbacv1.PolicyRule{
+		"all-but-create": {{APIGroups: all, Resources: all, Verbs: strings.Fields("get list watch update patch delete attest")}},
+		"paths":          {{NonResourceURLs: all, Verbs: []string{"get"}}},
+		"create":         {{APIGroups: all, Resources: strings.Fields(create), Verbs: []string{"create"}}},
+		"create-pods":    {{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}}},
+	} {
+		_, err := c.client.RbacV1().ClusterRoles().Create(t.Context(),
+			&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "prover-" + name}, Rules: rules}, metav1.CreateOptions{})
+		testutil.Must(t, err)
+		if name != "create-pods" {
+			c.binds(t, "prover-"+name)
+		}
+	}
+	return kubeconfig
+}
+
+func (c *cluster) mayCreatePods(t *testing.T, may bool) {
+	t.Helper()
+	if may {
+		c.binds(t, "prover-create-pods")
+		return
+	}
+	testutil.Must(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "prover-create-pods", metav1.DeleteOptions{}))
+}
+
+func (c *cluster) binds(t *testing.T, role string) {
+	t.Helper()
+	_, err := c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "prover"}},
+	}, metav1.CreateOptions{})
+	testutil.Must(t, err)
+}
+
+// exposes wants the series of a state for which test/alerts evaluates the alerts.
+func (m *manager) exposes(t *testing.T, state string, static bool) {
+	t.Helper()
+	file, err := os.ReadFile("../alerts/testdata/exposed.yaml")
+	testutil.Must(t, err)
+	var states []struct {
+		State  string
+		Series []string
+	}
+	testutil.Must(t, yaml.Unmarshal(file, &states))
+	exposition, err := m.Get(limited(t), "/metrics")
+	testutil.Must(t, err)
+	compared := 0
+	for _, one := range states {
+		for _, series := range one.Series {
+			if one.State != state || !static && strings.HasPrefix(series, "sacm_webhook_static_") {
+				continue
+			}
+			if compared++; !strings.Contains(exposition, "\n"+series+"\n") {
+				t.Errorf("in the state %s the metrics lack %s", state, series)
+			}
+		}
+	}
+	if compared == 0 {
+		t.Errorf("nothing is known of the state %s", state)
 	}
 }
 

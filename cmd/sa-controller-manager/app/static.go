@@ -4,7 +4,6 @@
 package app
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"time"
@@ -23,19 +22,13 @@ const servingCAFile = "serving-ca.json"
 
 // registerStatic builds what keeps the configurations as files. It does not wait for the API
 // server, which may need the webhook before it has answered us.
-func (w *webhook) registerStatic(m *Manager, config *registration.Config, responder *registration.ProbeResponder) error {
+func (w *webhook) registerStatic(m *Manager, config *registration.Config) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("find the name of this host: %w", err)
 	}
 	w.static = registration.NewStaticFiles(registration.StaticFilesConfig{
-		Spec: config.Spec, Dir: m.Options.Webhook.StaticDir, ServingCA: config.ServingCA, Client: m.Client, Responder: responder,
-		Answers: func(ctx context.Context) error {
-			_, err := apiservers.Version(ctx, m.Client)
-			return err
-		},
-		Loaded:  apiservers.LoadedFiles(m.Client, host),
-		Metrics: config.Metrics, Loops: config.Loops,
+		Config: *config, Dir: m.Options.Webhook.StaticDir, Loaded: apiservers.LoadedFiles(m.Client, host),
 	})
 	w.follow(AtOnce, w.static.Run)
 	return nil

@@ -30,7 +30,7 @@ import (
 type webhook struct {
 	server    *admission.Server
 	source    *certs.Source
-	registrar *registration.Registrar   // nil with --webhook-registration=static
+	registrar *registration.Registrar   // nil with --webhook-registration=static, and none
 	static    *registration.StaticFiles // nil without
 	informers *informers.Informers      // of the plugins
 	ready     func() error              // returns nil when calls can be answered
@@ -79,9 +79,14 @@ func (m *Manager) buildRegistration(p *Part) error {
 		return nil
 	}
 	p.Informers = m.webhook.informers // nothing is registered before it can answer
-	status := m.webhook.static.Status
-	if registrar := m.webhook.registrar; registrar != nil {
+	var status func() registration.Status
+	switch registrar, static := m.webhook.registrar, m.webhook.static; {
+	case registrar != nil:
 		p.Run, status = registrar.Lead, registrar.Status
+	case static != nil:
+		status = static.Status
+	default:
+		return nil
 	}
 	p.Findings = func() (check.Result, error) {
 		now := status()
@@ -92,19 +97,22 @@ func (m *Manager) buildRegistration(p *Part) error {
 
 // register builds the Registrar for the rules of chain, or with static what keeps the files.
 func (w *webhook) register(m *Manager, o *options.Webhook, chain admission.Chain, responder *registration.ProbeResponder) error {
+	if o.Registration == registration.None {
+		return nil
+	}
 	spec, err := m.webhookSpec(chain)
 	if err != nil {
 		return err
 	}
-	config := registration.Config{Spec: spec, Client: m.Client, ServingCA: w.source, Recorder: m.Recorder, Loops: m.Loops}
-	if o.Registration != registration.None {
-		config.Metrics = registration.NewMetrics(m.Registry.MustRegister)
-	}
-	if o.Registration == registration.Static {
-		return w.registerStatic(m, &config, responder)
+	config := registration.Config{
+		Spec: spec, Client: m.Client, ServingCA: w.source, Recorder: m.Recorder, Loops: m.Loops,
+		Metrics: registration.NewMetrics(m.Registry.MustRegister),
 	}
 	if !anyReplicaProves(o) {
 		config.Responder = responder
+	}
+	if o.Registration == registration.Static {
+		return w.registerStatic(m, &config)
 	}
 	w.registrar = registration.New(config)
 	w.follow(Connected, w.registrar.Run)
@@ -114,9 +122,9 @@ func (w *webhook) register(m *Manager, o *options.Webhook, chain admission.Chain
 // anyReplicaProves reports whether an answer of another replica proves that the API server reaches
 // the webhook: that replica has a certificate which only replicas of this cluster have, or is
 // behind a Service of this cluster. A load balancer may always lead to it, because the API server
-// keeps its connections. A CA in files may be shared with other clusters.
+// keeps its connections. A CA in files may be shared with other clusters, and files of this host are about this process.
 func anyReplicaProves(o *options.Webhook) bool {
-	return o.CertFile == "" || o.Registration == registration.Service
+	return o.Registration == registration.Service || o.Registration == registration.URL && o.CertFile == ""
 }
 
 // listen opens the port.

@@ -147,8 +147,7 @@ func (e *extras) buildRing(p *app.Part) error {
 	e.registerRingMetrics()
 	e.showRing(context.Background())
 	e.OnRing = append(e.OnRing, e.showRing, func(context.Context) { e.consistency.RingChanged() })
-	p.Run = e.consistency.Run
-	p.Check = func() (string, error) { return e.consistency.Status(), nil }
+	p.Run, p.Findings = e.consistency.Run, e.consistency.Findings
 	return nil
 }
 

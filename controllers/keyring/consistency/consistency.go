@@ -45,13 +45,10 @@ import (
 )
 
 const (
-	// settleDelay is how long rings may differ before it is reported: a change reaches the hosts one after the
-	// other.
-	settleDelay = 10 * time.Second
 	// renewal is how often a process renews the entry of its host. One that was not renewed for takeover, by the
 	// clock of another process of that host, is written by that.
 	renewal  = time.Minute
-	takeover = 3*renewal + settleDelay
+	takeover = 3*renewal + 10*time.Second
 )
 
 const reasonMismatch = "KeyRingMismatch"
@@ -112,11 +109,8 @@ type Controller struct {
 	entryAt time.Time
 	wrote   time.Time
 
-	accepted  []check.KeyFact // revoked keys that kube-apiserver has
-	askedAt   time.Time
-	found     string
-	foundAt   time.Time // when it was first found
-	worstSeen string
+	accepted []check.KeyFact // revoked keys that kube-apiserver has
+	askedAt  time.Time
 }
 
 // New returns one that does not run yet.
@@ -141,8 +135,20 @@ func (c *Controller) secret() *corev1.Secret {
 // RingChanged queues another publication and comparison of the ring. It does not block.
 func (c *Controller) RingChanged() { c.loop.AddIfRunning(comparing) }
 
-// Status describes whether the rings are the same. It does not block.
-func (c *Controller) Status() string { return *c.status.Load() }
+// Findings is the check of /readyz: what is wrong with the ring file of this host. It fails while this host signs
+// nothing, and while its file is not the ring that it has used: after a restart tokens would be refused. It does not
+// block.
+func (c *Controller) Findings() (check.Result, error) {
+	note := *c.status.Load()
+	if stands := c.stands.Load(); stands != nil {
+		worst, found := stands.Worst()
+		worst.Unready = check.RingWorse(worst.Code, check.RingMissing)
+		if worst.Unready || found && note == worst.Message { // others are reported once they have lasted
+			return check.Result{Findings: []check.Finding{worst.Finding}}, nil
+		}
+	}
+	return check.Result{Note: note}, nil
+}
 
 // MaySign returns an error if nothing may be signed, because another ring does not have the active key or
 // it was revoked, so that its tokens are invalid or soon will be. It does not block. Before the first
@@ -165,7 +171,7 @@ func (c *Controller) MayReissue() error { return c.unless(check.Reissues) }
 func (c *Controller) unless(blocked check.Blocks) error {
 	stands := c.stands.Load()
 	if stands == nil {
-		return fmt.Errorf("%s: %w", c.Status(), reconcile.ErrStaleCache)
+		return fmt.Errorf("%s: %w", *c.status.Load(), reconcile.ErrStaleCache)
 	}
 	return stands.Refuses(blocked)
 }
@@ -175,7 +181,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.loop.RunWatching(ctx, comparing, reconcile.Watch{Informer: c.informer})
 }
 
-// sync reports a new fact only after it has lasted for settleDelay, unless tokens are refused because of it.
 func (c *Controller) sync(ctx context.Context, _ string) error {
 	published, readErr := Read(c.secret())
 	_, foreign := errors.AsType[*stateobject.UnknownVersionError](readErr)
@@ -201,18 +206,9 @@ func (c *Controller) sync(ctx context.Context, _ string) error {
 	if c.Compared != nil {
 		c.Compared()
 	}
-	c.loop.AddAfter(comparing, renewal)
-	worst, _ := stands.Worst()
-	if worst.Code != c.found {
-		c.found, c.foundAt = worst.Code, time.Now()
-	}
-	left := settleDelay - time.Since(c.foundAt)
-	if worst.Code != "" && check.RingWorse(check.RingMissing, worst.Code) && worst.Code != c.worstSeen && left > 0 {
-		c.loop.AddAfter(comparing, left)
-		return err
-	}
-	c.worstSeen = worst.Code
-	c.report(ctx, stands, worst)
+	own, _ := published.Entry(c.Host)
+	c.loop.AddAfter(comparing, own.renewAfter())
+	c.report(ctx, stands)
 	return err
 }
 
@@ -254,20 +250,21 @@ func (c *Controller) obey(ctx context.Context, orders ring.Orders) {
 	klog.FromContext(ctx).Info("Followed the published key rings", "active", orders.Active, "revoked", len(orders.Revoked))
 }
 
-func (c *Controller) report(ctx context.Context, stands *Standing, worst check.KeyFact) {
+// report shows the worst fact about the ring of this host, or that there is none.
+func (c *Controller) report(ctx context.Context, stands *Standing) {
 	c.Metrics.show(stands.Facts)
 	note := fmt.Sprintf("the key ring of this host (generation %d, version %s) is the one that is published, and no other host has a "+
-		"newer one",
-		stands.file.State.Generation, stands.file.State.Version())
-	if worst.Code != "" {
+		"newer one", stands.file.State.Generation, stands.file.State.Version())
+	worst, wrong := stands.Worst()
+	if wrong {
 		note = worst.Message
 	}
-	if c.Status() == note {
+	if *c.status.Load() == note {
 		return
 	}
 	c.show(note)
 	klog.FromContext(ctx).Info("Compared the key rings of the hosts", "fact", worst.Code, "note", note)
-	if worst.Code != "" {
+	if wrong {
 		c.Recorder.Warn(c.Process, reasonMismatch, note+": "+worst.Remedy)
 	}
 }
@@ -284,8 +281,8 @@ func (c *Controller) publish(ctx context.Context, file File, published *Publishe
 		if !c.writes(present, known) {
 			return changed
 		}
-		entry := c.entryFor(file, present, known, now)
-		if known && time.Since(c.wrote) < renewal {
+		entry := c.entryFor(file, present, now)
+		if known && time.Since(c.wrote) < present.renewAfter() {
 			entry.Renewed = present.Renewed
 			if entry.ShowsNext == present.ShowsNext && entry.NextSeconds >= present.NextSeconds {
 				entry.NextSeconds = present.NextSeconds
@@ -325,13 +322,16 @@ func (c *Controller) writes(present Entry, known bool) bool {
 		time.Since(c.entryAt) > takeover
 }
 
-// entryFor returns what this process publishes. An entry that has been of a newer ring than the file keeps that.
-func (c *Controller) entryFor(file File, present Entry, known bool, now time.Time) Entry {
-	entry := EntryOf(file.State)
-	if known && (file.Err != nil || relate(file.State, present) != older) {
-		has := entry.Has
-		entry = present
-		entry.Has, entry.File = has, cmp.Or(file.State.Version(), "none")
+// entryFor returns what this process publishes: the newest ring that the host has used, which may be in the entry or in
+// memory alone.
+func (c *Controller) entryFor(file File, present Entry, now time.Time) Entry {
+	entry, inFile := EntryOf(file.State), file.State.Version()
+	for _, used := range []Entry{EntryOf(c.State()), present} {
+		if used.version() == "" || relate(file.State, used) == older || entry.File != "" && used.Generation < entry.Generation {
+			continue
+		}
+		entry = used
+		entry.File = cmp.Or(inFile, "none")
 	}
 	entry.Host, entry.Writer, entry.Signer, entry.Renewed = c.Host, c.Writer, c.Signer, now
 	entry.Signs, entry.SignsWith = []string{}, c.SignsWith()

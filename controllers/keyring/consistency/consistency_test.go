@@ -5,9 +5,9 @@ package consistency
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"maps"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
@@ -97,11 +98,19 @@ func (r *ringReplica) set(state ring.State) {
 	synctest.Wait()
 }
 
+// check wants readiness to fail for a file that is not the one that the host has used, and where nothing is signed.
 func (r *ringReplica) check(t *testing.T, when, status string, mismatch map[string]float64, told ...string) {
 	t.Helper()
 	synctest.Wait()
-	if !strings.Contains(r.Status(), status) {
-		t.Errorf("%s: the status is %q, want %q", when, r.Status(), status)
+	got, err := checked(r.Findings())
+	fails := mismatch[check.RingRestored]+mismatch[check.RingLost]+mismatch[check.RingDropped]+mismatch[check.RingRevoked] > 0
+	if fails != (err != nil) {
+		t.Errorf("%s: the check answers %v, fails: want %t", when, err, fails)
+	} else if fails {
+		got = err.Error()
+	}
+	if !strings.Contains(got, status) {
+		t.Errorf("%s: the status is %q, want %q", when, got, status)
 	}
 	series := r.World.Series(t, "sacm_key_ring_mismatch")
 	maps.DeleteFunc(series, func(_ string, value float64) bool { return value == 0 })
@@ -120,8 +129,8 @@ func secret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: SecretName}}
 }
 
-// TestLateHost: a host without the copy signs with its own next key once that is active elsewhere, says so
-// once it has lasted, and obeys a revocation. One without the active key says so at once.
+// TestLateHost: a host without the copy signs with its own next key once that is active elsewhere, says so, and obeys a
+// revocation.
 func TestLateHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,8 +151,6 @@ func TestLateHost(t *testing.T) {
 		if signs := second.SignsWith(); signs != a().ID() || second.MayFill() != nil || second.MayReissue() != nil || second.MaySign() != nil {
 			t.Errorf("a late host signs with %s, want its next key, and fills and re-issues", signs)
 		}
-		second.check(t, "a moment late", "is the one that is published", map[string]float64{})
-		time.Sleep(settleDelay + time.Second)
 		second.check(t, "late", "is older than that of host cp-1 (generation 4", map[string]float64{"ring-late": 1}, "Warning KeyRingMismatch")
 		second.RingChanged()
 		time.Sleep(2 * time.Second)
@@ -179,6 +186,23 @@ func TestLateHost(t *testing.T) {
 	})
 }
 
+// TestNewNextKey: how long the next key is published is renewed early, so that a short --cache-age does not wait for a
+// minute.
+func TestNewNextKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newAPI(secret())
+		host := startReplica(t, client, "cp-1", stateOf("main", 3, b().As(signing.Active), a().As(signing.Next)))
+		for at := range 40 {
+			time.Sleep(time.Second)
+			if got := read(t, client).Entries[0].NextSeconds; got < int64(at/2) {
+				t.Errorf("after %d s it is published for %d s", at+1, got)
+			}
+		}
+		host.stop()
+	})
+}
+
 // TestRestored: an older file than the one that the host has used. All checks were green, before and after the restart.
 func TestRestored(t *testing.T) {
 	t.Parallel()
@@ -192,7 +216,7 @@ func TestRestored(t *testing.T) {
 		time.Sleep(time.Second)
 		host.check(t, "an old copy is put back", "is not the one that it has used (generation 3)", map[string]float64{"ring-restored": 1},
 			"Warning KeyRingMismatch")
-		if entry := read(t, client).Entries[0]; entry.Generation != 3 || entry.File != "1:main" || len(entry.Has) != 2 {
+		if entry := read(t, client).Entries[0]; entry.Generation != 3 || entry.File != "1:main" {
 			t.Errorf("published: %+v, want what the host has used, and what is in the file", entry)
 		}
 		host.disk.Store(&ring.State{})
@@ -200,6 +224,19 @@ func TestRestored(t *testing.T) {
 		time.Sleep(time.Second)
 		host.check(t, "the file is lost", "its file cannot be read", map[string]float64{"ring-lost": 1}, "Warning KeyRingMismatch")
 		testutil.Must(t, host.MaySign()) // it has the keys in memory
+		// Its entry had no ring then, and no command could read what is published.
+		testutil.Must(t, Forget(t.Context(), client, "cp-1"))
+		time.Sleep(2 * renewal)
+		host.check(t, "the host is forgotten, and lives", "its file cannot be read", map[string]float64{"ring-lost": 1})
+		if entry := read(t, client).Entries[0]; entry.Generation != 3 || entry.File != "none" {
+			t.Errorf("published: %+v, want what the process has in memory", entry)
+		}
+		host.disk.Store(&older)
+		testutil.Must(t, client.CoreV1().Secrets("kube-system").Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
+		time.Sleep(2 * renewal)
+		if entry := read(t, client).Entries[0]; entry.Generation != 3 || entry.File != "1:main" {
+			t.Errorf("published: %+v, want what the process has in memory", entry)
+		}
 		host.stop()
 
 		again := startReplica(t, client, "cp-1", older)
@@ -244,7 +281,7 @@ func TestUnpublished(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), SecretName, nil)
 		})
 		r := startReplica(t, client, "cp-1", stateOf("main", 3, b().As(signing.Active), a().As(signing.Next)))
-		time.Sleep(settleDelay + time.Minute)
+		time.Sleep(time.Minute)
 		r.check(t, "forbidden", "is not published", map[string]float64{"ring-unpublished": 1}, "Warning KeyRingMismatch")
 		if r.MayReissue() == nil || r.MayFill() != nil {
 			t.Error("Secrets are to be filled, and none to be re-issued")
@@ -292,9 +329,20 @@ func TestRollout(t *testing.T) {
 		signer.stop()
 		second.stop()
 		signer = startReplica(t, client, "node-1", state, pod("node-1", true))
-		if got := entry(); got.Writer != "node-1" || !slices.Equal(got.Has, got.Signs) {
+		if got := entry(); got.Writer != "node-1" || len(got.Signs) != len(got.Keys) {
 			t.Errorf("after a restart: %+v", got)
 		}
 		signer.stop()
 	})
+}
+
+// checked returns what /readyz says, as an error if it fails.
+func checked(result check.Result, err error) (string, error) {
+	for _, finding := range result.Findings {
+		if finding.Unready {
+			return "", errors.New(finding.Line())
+		}
+		result.Note += finding.Line()
+	}
+	return result.Note, err
 }

@@ -45,10 +45,7 @@ func Observe(ctx context.Context, client kubernetes.Interface, p Published) (Obs
 	}
 	seen := Observed{Leases: leases, Nodes: map[string]bool{}}
 	names := maps.Clone(leases)
-	for _, entry := range p.Entries {
-		names[entry.Host] = ""
-	}
-	for name := range p.Hosts {
+	for _, name := range p.names() {
 		names[name] = ""
 	}
 	for name := range names {
@@ -122,6 +119,9 @@ func Forget(ctx context.Context, client kubernetes.Interface, host string) error
 // names returns the hosts that are known, sorted.
 func (p Published) names() []string {
 	names := p.APIServers()
+	if p.Claim.Host != "" {
+		names = append(names, p.Claim.Host)
+	}
 	for _, entry := range p.Entries {
 		names = append(names, entry.Host)
 	}

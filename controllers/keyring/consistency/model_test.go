@@ -173,13 +173,16 @@ func (m *model) sync(h *modelHost) {
 	}
 	m.obey(h)
 	c := &Controller{Config: Config{
-		Host: h.name, Signer: true, SignsWith: h.ring.ActiveID,
+		Host: h.name, Signer: true, State: func() ring.State { return h.loaded }, SignsWith: h.ring.ActiveID,
 		CanSign: func(key ring.Key) bool {
 			return !key.PublicOnly && key.Private != nil && (key.Signer == "" || h.helper)
 		},
 	}, started: m.now}
-	present, known := m.p.Entry(h.name)
-	entry := c.entryFor(h.fileOf(), present, known && m.keeps, m.now.Add(h.clock))
+	present, _ := m.p.Entry(h.name)
+	if !m.keeps {
+		present, h.loaded = Entry{}, h.file.Clone()
+	}
+	entry := c.entryFor(h.fileOf(), present, m.now.Add(h.clock))
 	next, _ := h.file.Next()
 	if next.ID != h.next {
 		h.next, h.since = next.ID, m.now
@@ -518,6 +521,9 @@ func (m *model) copyRing(from, to *modelHost) error {
 	if fact, fallen := m.stand(copied, m.p).Fallen(); fallen {
 		return errors.New(fact.Message)
 	}
+	if !m.stand(copied, m.p).Follows() {
+		return errors.New("it does not come from any")
+	}
 	if to.file.Generation > 0 && !from.file.Knows(to.file.Version()) {
 		return errors.New("it does not come from the one there")
 	}
@@ -551,7 +557,9 @@ func (m *model) acceptOlder(h *modelHost) error {
 		return errors.New("it is not for that")
 	}
 	own, _ := m.p.Entry(h.name)
-	after, err := ring.AcceptOlder(h.file, own.Generation, own.History, stands.Active(), m.now.Add(h.clock))
+	old := h.file.Clone()
+	old.Revoked = ring.Union(old.Revoked, m.p.Removed)
+	after, err := ring.AcceptOlder(old, own.Generation, own.History, stands.Active(), m.newKey(), m.now.Add(h.clock))
 	if err != nil {
 		return err
 	}

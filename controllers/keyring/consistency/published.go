@@ -89,9 +89,7 @@ type Entry struct {
 	// because another one was revoked.
 	Changed      time.Time `json:"changed"`
 	ByRevocation bool      `json:"byRevocation,omitempty"`
-	// Has are the keys of the file, Signs those that the host can sign with, and SignsWith the one that it signs
-	// with now.
-	Has       []string `json:"has"`
+	// Signs are the keys that the host can sign with, and SignsWith the one that it signs with now.
 	Signs     []string `json:"signs"`
 	SignsWith string   `json:"signsWith"`
 	// ShowsNext is set while the host shows the next key wherever it publishes keys, and NextSeconds for how long
@@ -112,12 +110,11 @@ type Claim struct {
 // EntryOf describes a ring.
 func EntryOf(state ring.State) Entry {
 	entry := Entry{
-		Generation: state.Generation, History: state.History, Keys: map[string]signing.Role{}, Has: []string{},
+		Generation: state.Generation, History: state.History, Keys: map[string]signing.Role{},
 		ByRevocation: state.Active().ByRevocation,
 	}
 	for _, key := range state.Keys {
 		entry.Keys[key.ID] = key.Role
-		entry.Has = append(entry.Has, key.ID)
 		if key.Foreign() {
 			if entry.Digests == nil {
 				entry.Digests = map[string]string{}
@@ -154,6 +151,15 @@ func (e Entry) active(removed []ring.Removed) string {
 	return ""
 }
 
+// renewAfter is when the entry is renewed: early while the next key is new, so that a command with a short --cache-age
+// need not wait for a minute.
+func (e Entry) renewAfter() time.Duration {
+	if !e.ShowsNext {
+		return renewal
+	}
+	return min(renewal, max(time.Second, time.Duration(e.NextSeconds)*time.Second))
+}
+
 // version is that of the ring.
 func (e Entry) version() string {
 	if len(e.History) == 0 {
@@ -188,7 +194,8 @@ func (p Published) Orders(own ring.State) ring.Orders {
 	return orders
 }
 
-// Read decodes the Secret, which may be nil. What cannot be read is in the error, and the rest is returned.
+// Read decodes the Secret, which may be nil. What cannot be read besides entries is in the error, and the rest is
+// returned.
 func Read(secret *corev1.Secret) (Published, error) {
 	var p Published
 	if secret == nil || len(secret.Data) == 0 {
@@ -200,9 +207,8 @@ func Read(secret *corev1.Secret) (Published, error) {
 	}
 	for _, host := range fields.Between(entryPrefix, "") {
 		entry := Entry{Host: host}
-		if err := json.Unmarshal(fields.Get(entryPrefix+host), &entry); err != nil || entry.version() == "" {
-			entry = Entry{Host: host}
-			fields.Damaged(entryPrefix+host, errors.New("it is no published key ring"))
+		if json.Unmarshal(fields.Get(entryPrefix+host), &entry) != nil || entry.version() == "" {
+			entry = Entry{Host: host} // another release wrote it
 		}
 		p.Entries = append(p.Entries, entry)
 	}
@@ -211,8 +217,12 @@ func Read(secret *corev1.Secret) (Published, error) {
 			fields.Damaged(key, errors.New("it is not as this program writes it"))
 		}
 	}
+	read := len(p.Removed)
+	if p.Removed = slices.DeleteFunc(p.Removed, func(gone ring.Removed) bool { return !gone.Revokes() }); len(p.Removed) < read {
+		fields.Damaged("removed", fmt.Errorf("%d records are of no revocation", read-len(p.Removed)))
+	}
 	if damage := fields.Damage(); damage != "" {
-		return p, fmt.Errorf("%s: %s: another release wrote it; if that host is gone for good: keys forget HOST", ringSecret, damage)
+		return p, fmt.Errorf("%s: %s: it is written again within a minute", ringSecret, damage)
 	}
 	return p, nil
 }
@@ -273,7 +283,7 @@ func (p *Published) data(before map[string][]byte) (map[string][]byte, error) {
 	maps.DeleteFunc(data, func(key string, _ []byte) bool { return strings.HasPrefix(key, entryPrefix) })
 	for _, entry := range p.Entries {
 		if entry.version() == "" {
-			data[entryPrefix+entry.Host] = before[entryPrefix+entry.Host] // another release wrote it
+			data[entryPrefix+entry.Host] = before[entryPrefix+entry.Host]
 			continue
 		}
 		encoded, err := json.Marshal(entry)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -47,7 +48,7 @@ func stateOf(branch string, generation int64, keys ...signing.Key) ring.State {
 // entryOf is the entry of a host whose ring was changed on one branch, and that can sign with all its keys.
 func entryOf(host, branch string, generation int64, keys ...signing.Key) Entry {
 	entry := EntryOf(stateOf(branch, generation, keys...))
-	entry.Host, entry.Signs = host, entry.Has
+	entry.Host, entry.Signs = host, slices.Sorted(maps.Keys(entry.Keys))
 	entry.SignsWith = entry.key(signing.Active)
 	return entry
 }
@@ -70,6 +71,8 @@ func TestStand(t *testing.T) {
 	blind.Host, blind.Signs = "cp-2", []string{a.ID()}
 	other.Host, restored.Host, restored.File = "cp-2", "cp-2", "1:main"
 	signer.Signer = true
+	fork := entryOf("cp-2", "other", 6, testkeys.Parse(testkeys.P521()).As(signing.Active), c.As(signing.Next))
+	fork.History[0] = "1:main"
 	missing := fmt.Errorf("read: %w", fs.ErrNotExist)
 	for name, tc := range map[string]struct {
 		reason  string
@@ -106,6 +109,16 @@ func TestStand(t *testing.T) {
 			entries: []Entry{own, entryOf("cp-2", "other", 3, testkeys.Parse(testkeys.P521()).As(signing.Active), retired(a), c.As(signing.Next))},
 			want:    []string{check.RingForked, check.RingMissing}, blocks: check.Changes | check.Makes | check.Reissues,
 		},
+		"forked, and newer": {
+			reason: "one side stops", entries: []Entry{own, fork},
+			want:   []string{check.RingForked, check.RingMissing, check.RingDropped},
+			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
+		},
+		"of another cluster": {
+			reason:  "a host was set up with the wrong file, of a high generation: every host stopped",
+			entries: []Entry{own, entryOf("cp-2", "other", 11, testkeys.Parse(testkeys.P521()).As(signing.Active), c.As(signing.Next))},
+			want:    []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey}, blocks: check.Changes | check.Makes | check.Reissues,
+		},
 		"restored": {
 			reason: "an older file than the one that this host has used: every check was green", entries: []Entry{newest("cp-1")},
 			want:   []string{check.RingRestored, check.RingDropped},
@@ -125,7 +138,7 @@ func TestStand(t *testing.T) {
 		"just changed":     {reason: "the process has not published it yet", entries: []Entry{entryOf("cp-1", "main", 3, same...), other}},
 		"restored there":   {entries: []Entry{own, restored}, want: []string{check.HostRestored}, blocks: check.Uses},
 		"blind there":      {entries: []Entry{own, blind}, want: []string{check.HostCannotSign}, blocks: check.Uses},
-		"unreadable there": {entries: []Entry{own, {Host: "cp-2"}}, want: []string{check.HostUnreadable}, blocks: check.Uses},
+		"unreadable there": {entries: []Entry{own, {Host: "cp-2"}}, want: []string{check.RingUnreadable}, blocks: check.Uses | check.Reissues},
 		"joined without a ring": {
 			reason: "its certificates were uploaded before", entries: []Entry{signer}, hosts: map[string]Host{"cp-3": {APIServer: true}},
 			want: []string{check.HostWithoutRing}, blocks: check.Uses,
@@ -234,6 +247,25 @@ func TestActive(t *testing.T) {
 	}
 }
 
+// TestForks: with a ring of another cluster, or a fork, it is not known which key has leaked.
+func TestForks(t *testing.T) {
+	t.Parallel()
+	own := File{Host: "cp-1", State: stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))}
+	late := entryOf("cp-3", "main", 3, b().As(signing.Active), a().As(signing.Next))
+	p := Published{Entries: []Entry{entryOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next)), late}}
+	for _, file := range []File{own, {Host: "cp-1", Err: fs.ErrNotExist}, {}} {
+		if s := Stand(file, p); s.Forks() != nil || s.Active() != a().ID() {
+			t.Errorf("beside a late host: %v, %s signs", s.Forks(), s.Active())
+		}
+		other := p
+		other.Entries = append(slices.Clone(p.Entries), entryOf("cp-2", "other", 11, b().As(signing.Active)))
+		want := map[string]string{"cp-1": a().ID(), "cp-2": b().ID()}
+		if s := Stand(file, other); !maps.Equal(s.Forks(), want) || s.Active() != a().ID() {
+			t.Errorf("beside another cluster's: %v, %s signs", s.Forks(), s.Active())
+		}
+	}
+}
+
 // TestCached: the wait counts for how long each host has shown the key, by the clock of that host.
 func TestCached(t *testing.T) {
 	t.Parallel()
@@ -332,6 +364,10 @@ func TestMeet(t *testing.T) {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
 		}
 	}
+	p.Claim = Claim{Generation: 5, Host: "laptop"} // of a command elsewhere
+	if p.Forget("laptop", ""); !slices.Contains((Published{Claim: Claim{Host: "laptop"}}).names(), "laptop") {
+		t.Error("a host is not known that has a claim")
+	}
 	if p.Claim != (Claim{}) {
 		t.Errorf("the claim of a host that was forgotten is left: %+v", p.Claim)
 	}
@@ -370,9 +406,13 @@ func TestRead(t *testing.T) {
 		"Empty":       {secret: &corev1.Secret{}}, // as it comes with the permissions
 		"One":         {secret: good, lines: 1},
 		"OtherSchema": {secret: with(stateobject.VersionKey, "2"), want: `schema-version is "2"`},
-		"NoJSON":      {secret: with("host.x", "{"), lines: 2, want: "host.x: it is no published key ring"},
-		"NoHistory":   {secret: with("host.x", `{"writer":"x"}`), lines: 2, want: "host.x: it is no published key ring"},
+		"NoJSON":      {secret: with("host.x", "{"), lines: 2}, // a fact about that host, and no error
+		"NoHistory":   {secret: with("host.x", `{"writer":"x"}`), lines: 2},
 		"BadPart":     {secret: with("removed", `{`), lines: 1, want: "removed: it is not as this program writes it"},
+		"Junk": { // no ring could be written with it
+			secret: with("removed", `[{"id":"junk","digest":"","reason":"revoked"},{"id":"x","digest":"x","reason":"pruned"}]`), lines: 1,
+			want: "removed: 2 records are of no revocation",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := Read(tc.secret)

@@ -46,7 +46,7 @@ type Standing struct {
 //	revocations have left no key that signs                 ring-revoked
 //	the file has a revoked key                              revoked-key-in-file
 //	the entry of a host is of another file than its last    host-restored
-//	an entry is none that this program writes               host-unreadable
+//	an entry is none that this program writes               ring-unreadable
 //	a kube-apiserver with our signer has no entry           host-without-ring
 //	a host's file lacks the active key, or one of use       host-lacks-active-key, host-lacks-next-key
 //	it has it, and its process cannot sign with it          host-cannot-sign
@@ -56,8 +56,9 @@ func Stand(file File, p Published, use ...ring.Key) *Standing {
 		s.newest = EntryOf(file.State)
 		s.newest.Host = file.Host
 	}
+	base := s.base()
 	for _, entry := range p.Entries {
-		if entry.Generation > s.newest.Generation {
+		if entry.Generation > s.newest.Generation && related(base, entry.History) {
 			s.newest = entry
 		}
 	}
@@ -66,6 +67,35 @@ func Stand(file File, p Published, use ...ring.Key) *Standing {
 	}
 	s.hosts(use)
 	return s
+}
+
+// base returns the history of the ring that this is about: that of the file, of this host, or of most hosts. A ring that
+// has nothing in common with it is of another cluster, whatever its generation is.
+func (s *Standing) base() (base []string) {
+	if s.newest.version() != "" {
+		return s.newest.History
+	}
+	if own, known := s.p.Entry(s.file.Host); known {
+		return own.History
+	}
+	most := 0
+	for _, entry := range s.p.Entries {
+		alike := 0
+		for _, other := range s.p.Entries {
+			if related(entry.History, other.History) {
+				alike++
+			}
+		}
+		if alike > most {
+			base, most = entry.History, alike
+		}
+	}
+	return base
+}
+
+// related reports whether two rings have come from one.
+func related(a, b []string) bool {
+	return slices.ContainsFunc(a, func(version string) bool { return slices.Contains(b, version) })
 }
 
 func (s *Standing) add(code string, args check.KeyArgs) {
@@ -109,7 +139,8 @@ func (s *Standing) ownFile() {
 			s.add(check.RingMissing, args)
 		}
 		// Of two rings that are forked one goes on signing.
-		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && entry.Generation > state.Generation {
+		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && entry.Generation > state.Generation &&
+			related(state.History, entry.History) {
 			args.Key = signs
 			s.add(check.RingDropped, args)
 		}
@@ -122,15 +153,6 @@ func (s *Standing) ownFile() {
 	if s.file.Process && s.file.SignsWith == "" {
 		s.add(check.RingRevoked, check.KeyArgs{Key: state.Active().ID})
 	}
-}
-
-// Host is the host of the file.
-func (s *Standing) Host() string { return s.file.Host }
-
-// Ahead reports whether the file is newer than what its host has published of it: a command has just changed it.
-func (s *Standing) Ahead() bool {
-	own, known := s.p.Entry(s.file.Host)
-	return known && own.version() != s.file.State.Version() && relate(s.file.State, own) == older
 }
 
 // mine reports whether the entry is of this file. One of another process of this host may be of another file, such as
@@ -171,18 +193,22 @@ func (s *Standing) hosts(use []ring.Key) {
 		signers = signers || entry.Signer
 		switch {
 		case entry.version() == "":
-			s.add(check.HostUnreadable, args)
+			args.Why = "another release wrote that of host " + entry.Host
+			s.add(check.RingUnreadable, args)
 			continue
 		case entry.File != "" && entry.Host != s.file.Host:
 			s.add(check.HostRestored, args)
 		}
-		if active != "" && !slices.Contains(entry.Has, active) && entry.File == "" && entry.Host != s.file.Host {
+		if entry.File != "" {
+			continue // nothing else can be done about it before
+		}
+		if active != "" && entry.Keys[active] == "" && entry.Host != s.file.Host {
 			s.add(check.HostLacksActiveKey, args)
 		}
 		for _, key := range use {
 			args.Key, args.Role = key.ID, string(key.Role)
 			switch {
-			case !slices.Contains(entry.Has, key.ID):
+			case entry.Keys[key.ID] == "":
 				s.add(check.HostLacksKey, args)
 			case !slices.Contains(entry.Signs, key.ID) && key.Role != signing.Active:
 				s.add(check.HostCannotSign, args)
@@ -223,13 +249,14 @@ func (s *Standing) Worst() (worst check.KeyFact, ok bool) {
 // settled is how long a host may lack the next key before that is a finding.
 const settled = 24 * time.Hour
 
-// Findings returns the facts that the user has to act on. A copy of a ring with a new next key has a day to arrive.
+// Findings returns the facts that the user has to act on. A copy of a ring with a new next key has a day to arrive, and
+// the process of this host reads its file by itself.
 func (s *Standing) Findings(now time.Time) []check.Finding {
 	var findings []check.Finding
-	age := now.Sub(s.newest.Changed)
 	for _, fact := range s.Facts {
 		code := fact.Code
-		if lately := age >= 0 && age <= settled; code == check.HostCannotSign || lately && code == check.HostLacksKey {
+		arrives := s.Lately(now) || fact.Host == s.file.Host
+		if code == check.HostCannotSign || arrives && code == check.HostLacksKey {
 			continue
 		}
 		if !slices.ContainsFunc(findings, func(f check.Finding) bool { return f.Message == fact.Message }) {
@@ -241,6 +268,32 @@ func (s *Standing) Findings(now time.Time) []check.Finding {
 
 // Active returns the key that the newest ring signs with, "" if it has none.
 func (s *Standing) Active() string { return s.newest.active(s.p.Removed) }
+
+// Forks returns the keys that rings sign with which have not come from one another, by host, nil if all have.
+func (s *Standing) Forks() map[string]string {
+	forks := map[string]string{s.newest.Host: s.Active()}
+	for _, entry := range s.p.Entries {
+		if entry.version() != "" && !slices.Contains(s.newest.History, entry.version()) {
+			forks[entry.Host] = entry.active(s.p.Removed)
+		}
+	}
+	if len(forks) == 1 {
+		return nil
+	}
+	return forks
+}
+
+// Follows reports whether the file has come from a ring that is published, if any is.
+func (s *Standing) Follows() bool {
+	follows := func(entry Entry) bool { return entry.version() != "" && relate(s.file.State, entry) == older }
+	return len(s.p.Entries) == 0 || slices.ContainsFunc(s.p.Entries, follows)
+}
+
+// Lately reports whether the active or the next key of the newest ring was replaced within a day.
+func (s *Standing) Lately(now time.Time) bool {
+	age := now.Sub(s.newest.Changed)
+	return age > -time.Minute && age <= settled // times are rounded up
+}
 
 // ByRevocation reports whether Active signs because another key was revoked.
 func (s *Standing) ByRevocation() bool {

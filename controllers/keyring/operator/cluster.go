@@ -4,7 +4,6 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -15,12 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/controllers/keyring/reissue"
-	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/signing"
@@ -28,12 +25,8 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-const (
-	// probeSeconds is the least that kube-apiserver issues a token for.
-	probeSeconds = 600
-	// maxNames is how many Secrets of a key are listed by name. All are counted.
-	maxNames = 1000
-)
+// probeSeconds is the least that kube-apiserver issues a token for.
+const probeSeconds = 600
 
 // Cluster asks kube-apiservers which keys they accept and which keys are in use.
 type Cluster struct {
@@ -56,30 +49,34 @@ type APIServer struct {
 	Client kubernetes.Interface
 }
 
-// Find looks up all kube-apiservers of the cluster, each at its own address, unless Others has them. One may have
-// joined since the last time. hosts are those on which one was ever seen. If fewer addresses are found, the error names
-// the hosts that are not asked: what one kube-apiserver says about a key says nothing about the others. Those that
-// are found can be asked nevertheless. Hosts of without do not count.
+// Find looks up all kube-apiservers of the cluster, each at its own address, unless Others names them. One may have
+// joined since the last time. hosts are those on which one was ever seen. The error names the hosts that are not
+// asked, but for those of without: what one kube-apiserver says about a key says nothing about the others. Those that
+// are found can be asked nevertheless. Client does not count beside Others: it may be any of them, by a load balancer.
 func (c *Cluster) Find(ctx context.Context, hosts []string, without ...string) error {
-	hosts = slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return slices.Contains(without, host) })
-	others := c.Others
-	if c.dialled {
-		others = nil
-	}
-	asked := 1 + len(others)
-	dials := len(hosts) > 1 && len(others) == 0 && c.Dial != nil
-	if dials {
-		var err error
-		if others, err = c.dialAll(ctx); err != nil {
+	if c.Dial != nil && (c.dialled || len(hosts) > 1 && len(c.Others) == 0) {
+		others, err := c.dialAll(ctx)
+		if err != nil {
 			return err
 		}
-		asked = len(others) // the first one is among them
+		c.Others, c.dialled = others, true
 	}
-	c.Others, c.dialled = others, dials
-	if asked < len(hosts) {
+	asked := c.Others
+	if len(asked) == 0 {
+		asked = c.all()
+	}
+	owners, unknown, left := c.owners(ctx, hosts), sets.New[string](), sets.New(hosts...)
+	for _, server := range asked {
+		if at, err := url.Parse(server.URL); err == nil && owners[at.Hostname()] != "" {
+			left.Delete(owners[at.Hostname()])
+		} else {
+			unknown.Insert(strings.TrimSuffix(server.URL, "/"))
+		}
+	}
+	if left.Delete(without...); len(left) > len(unknown) {
 		return &ring.Refusal{
 			Reason: fmt.Sprintf("kube-apiserver runs on %d hosts, and only %d can be asked: not on %s",
-				len(hosts), max(asked, 1), strings.Join(c.unasked(ctx, hosts), ", ")),
+				len(hosts), len(hosts)-len(left)+len(unknown), strings.Join(sets.List(left), ", ")),
 			Remedy: "name each of them with --apiserver or, if a host is gone for good, give --without-host=NAME once, keys forget NAME forever",
 			Later:  true, // one may restart
 		}
@@ -87,21 +84,18 @@ func (c *Cluster) Find(ctx context.Context, hosts []string, without ...string) e
 	return nil
 }
 
-// unasked returns the hosts whose Node has none of the addresses that are asked, or all if that leaves none.
-func (c *Cluster) unasked(ctx context.Context, hosts []string) []string {
-	away := slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
-		node, err := c.Client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
-		return err == nil && slices.ContainsFunc(node.Status.Addresses, func(address corev1.NodeAddress) bool {
-			return slices.ContainsFunc(c.Others, func(server APIServer) bool {
-				at, err := url.Parse(server.URL)
-				return err == nil && at.Hostname() == address.Address
-			})
-		})
-	})
-	if len(away) == 0 {
-		return []string{"one of " + strings.Join(hosts, ", ")}
+// owners returns the hosts by name and by the addresses of their Nodes, as far as these are known.
+func (c *Cluster) owners(ctx context.Context, hosts []string) map[string]string {
+	owners := map[string]string{}
+	for _, host := range hosts {
+		owners[host] = host
+		if node, err := c.Client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{}); err == nil && len(c.Others) > 0 {
+			for _, address := range node.Status.Addresses {
+				owners[address.Address] = host
+			}
+		}
 	}
-	return away
+	return owners
 }
 
 // dialAll returns the kube-apiservers behind the Service kubernetes.
@@ -131,19 +125,19 @@ func (c *Cluster) all() []APIServer {
 	return append([]APIServer{{URL: "kube-apiserver", Client: c.Client}}, c.Others...)
 }
 
-// Accepts returns nil if every kube-apiserver accepts a short token that is signed with key (package
-// keyprobe). The error says what to do.
-func (c *Cluster) Accepts(ctx context.Context, key ring.Key) error {
+// Accepts returns nil if every kube-apiserver accepts a short token that is signed with key. keyprobe.IsRefusal of
+// the error reports whether one has refused it.
+func (c *Cluster) Accepts(ctx context.Context, key signing.Key) error {
 	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, c.Account, metav1.GetOptions{})
 	if err != nil {
-		return notAccepted(key, fmt.Errorf("get service account %s/%s to prove a key with: %w", c.Namespace, c.Account, err))
+		return fmt.Errorf("get service account %s/%s to prove a key with: %w", c.Namespace, c.Account, err)
 	}
-	if err := keyprobe.Prove(ctx, c.Client, c.Issuer, account, key.Private); err != nil {
-		return notAccepted(key, err)
-	}
-	for _, other := range c.Others {
-		if err := keyprobe.Prove(ctx, other.Client, c.Issuer, account, key.Private); err != nil {
-			return notAccepted(key, fmt.Errorf("%s: %w", other.URL, err))
+	for _, server := range c.all() {
+		if err := keyprobe.Prove(ctx, server.Client, c.Issuer, account, key.Private); err != nil {
+			if len(c.Others) > 0 {
+				err = fmt.Errorf("%s: %w", server.URL, err)
+			}
+			return err
 		}
 	}
 	return nil
@@ -178,118 +172,36 @@ func (c *Cluster) signingKeyID(ctx context.Context, client kubernetes.Interface)
 	return token.KeyID, nil
 }
 
-// Uses has the token Secrets of each key. The key "" stands for tokens without a key ID that no key of
-// the ring has signed.
-type Uses struct {
-	counts map[string]int
-	names  map[string][]string
-	// involved are the Secrets of a re-issue: their key is retired, or they replace one of those.
-	involved []*tokensecrets.TokenSecret
-}
-
-// Count returns the number of token Secrets with a key ID.
-func (u *Uses) Count(id string) int { return u.counts[id] }
-
-// Names returns those Secrets as namespace/name, at most a thousand.
-func (u *Uses) Names(id string) []string { return u.names[id] }
-
-// Others returns the IDs of the keys that a ring does not have, those with most Secrets first.
-func (u *Uses) Others(ring *signing.Ring) []string {
-	var others []string
-	for id := range u.counts {
-		if ring.Role(id) == "" {
-			others = append(others, id)
-		}
-	}
-	slices.SortFunc(others, func(a, b string) int { return cmp.Or(cmp.Compare(u.counts[b], u.counts[a]), strings.Compare(a, b)) })
-	return others
-}
-
-// Uses reads all token Secrets, a page at a time, and counts them by key. A token without a key ID
-// counts for the key that signed it.
-func (c *Cluster) Uses(ctx context.Context, ring *signing.Ring) (*Uses, error) {
-	uses := &Uses{counts: map[string]int{}, names: map[string][]string{}}
+// Uses reads all token Secrets, a page at a time, and counts them by key ID. A token without one counts for the key
+// that signed it.
+func (c *Cluster) Uses(ctx context.Context, ring *signing.Ring) (map[string]int, error) {
+	uses := map[string]int{}
 	options := metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String(),
 	}
 	const what = "token secrets, to see which keys they need"
 	return uses, paging.Each(ctx, what, c.Client.CoreV1().Secrets(metav1.NamespaceAll).List, options, func(page *corev1.SecretList) error {
 		for i := range page.Items {
-			uses.add(&page.Items[i], ring)
+			uses[keyIDOf(string(page.Items[i].Data[corev1.ServiceAccountTokenKey]), ring)]++
 		}
 		return nil
 	})
 }
 
-func (u *Uses) add(secret *corev1.Secret, ring *signing.Ring) {
-	id, ok := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), ring)
-	observed := tokensecrets.Observe(secret)
-	if ring.Role(id) == signing.Retired || observed.Predecessor != (tokensecrets.Predecessor{}) {
-		u.involved = append(u.involved, observed)
-	}
-	if !ok {
-		return
-	}
-	u.counts[id]++
-	if len(u.names[id]) < maxNames {
-		u.names[id] = append(u.names[id], secret.Namespace+"/"+secret.Name)
-	}
-}
-
-// Reissues returns the progress of the re-issue of each Secret with a retired key of the ring, by
-// namespace/name.
-func (c *Cluster) Reissues(ctx context.Context, uses *Uses, ring *signing.Ring) (map[string]reissue.Progress, error) {
-	if len(uses.involved) == 0 {
-		return nil, nil
-	}
-	accounts, err := c.accountsOf(ctx, uses.involved)
-	if err != nil {
-		return nil, err
-	}
-	reissues := map[string]reissue.Progress{}
-	account := func(name cache.ObjectName) *corev1.ServiceAccount { return accounts[name] }
-	for _, candidate := range reissue.Candidates(uses.involved, account, ring) {
-		reissues[candidate.Secret.ObjectName().String()] = candidate.Progress
-	}
-	return reissues, nil
-}
-
-// accountsOf returns the accounts of Secrets. It reads all accounts, a page at a time.
-func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenSecret) (
-	map[cache.ObjectName]*corev1.ServiceAccount, error,
-) {
-	accounts := map[cache.ObjectName]*corev1.ServiceAccount{}
-	for _, secret := range secrets {
-		accounts[secret.Account()] = nil
-	}
-	const what = "service accounts, to see whose token secrets hold a retired key"
-	list := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List
-	return accounts, paging.Each(ctx, what, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
-		for i := range page.Items {
-			name := cache.MetaObjectToName(&page.Items[i])
-			if _, wanted := accounts[name]; wanted {
-				accounts[name] = page.Items[i].DeepCopy()
-			}
-		}
-		return nil
-	})
-}
-
-// keyIDOf returns the ID of the key that a token needs, or "" if it is unknown. ok is false if
-// kube-apiserver could not accept the token.
-func keyIDOf(token string, ring *signing.Ring) (id string, ok bool) {
+// keyIDOf returns the ID of the key that a token needs, or "" if there is none.
+func keyIDOf(token string, ring *signing.Ring) string {
 	token = tokens.Canonical(token)
 	decoded, err := tokens.Inspect(token)
 	if err != nil {
-		return "", false
+		return ""
 	}
 	if decoded.KeyID != "" {
-		return decoded.KeyID, true
+		return decoded.KeyID
 	}
 	for _, key := range ring.All() {
 		if _, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.NewRing(key))); err == nil {
-			return key.ID, true
+			return key.ID
 		}
 	}
-	return "", true
+	return ""
 }

@@ -16,6 +16,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing/remote"
@@ -102,6 +103,65 @@ func TestForgottenAPIServer(t *testing.T) {
 	})
 }
 
+// TestNamedAPIServers: one kube-apiserver does not stand for another one, whether it is named twice, given with --kubeconfig
+// too, or of a host that is left out.
+func TestNamedAPIServers(t *testing.T) {
+	t.Parallel()
+	hosts := []string{"cp-1", "cp-2", "cp-3"}
+	for name, tc := range map[string]struct {
+		urls, without []string
+		nodes         bool
+		want          string
+	}{
+		"each":                    {urls: []string{"https://a", "https://b", "https://c"}},
+		"that of --kubeconfig is": {urls: []string{"https://a", "https://b"}, want: "only 2 can be asked: not on cp-1, cp-2, cp-3"},
+		"one twice":               {urls: []string{"https://a", "https://b", "https://b/"}, want: "only 2 can be asked"},
+		"one is gone":             {urls: []string{"https://a", "https://b"}, without: []string{"cp-3"}},
+		"another one is":          {urls: []string{"https://10.0.0.1:1", "https://cp-3"}, without: []string{"cp-3"}, nodes: true, want: "not on cp-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if tc.nodes {
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1"},
+					Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "10.0.0.1"}}}}
+				_, err := w.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+				w.must(err)
+			}
+			for _, url := range tc.urls {
+				w.Cluster.Others = append(w.Cluster.Others, APIServer{URL: url, Client: w.kube})
+			}
+			if err := w.Cluster.Find(t.Context(), hosts, tc.without...); tc.want == "" {
+				w.must(err)
+			} else {
+				refusedWith(t, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestUnreadableEntry: what another release has written of one host keeps no revocation from the others, and its host is named.
+func TestUnreadableEntry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	secrets := w.kube.CoreV1().Secrets("kube-system")
+	secret, err := secrets.Get(t.Context(), consistency.SecretName, metav1.GetOptions{})
+	w.must(err)
+	secret.Data["host.cp-2"] = []byte("x")
+	_, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
+	w.must(err)
+	const want = "the published key rings cannot be read: another release wrote that of host cp-2"
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
+	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
+	refusedWith(t, err, "revoked, but: "+want)
+	if w.state().Active().ID != p256ID || len(w.published().Removed) != 1 {
+		t.Error("the key is not revoked")
+	}
+	w.must(w.Forget(t.Context(), "cp-2"))
+	_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
+	w.must(err)
+}
+
 // TestHostThatIsAway: a kube-apiserver that was once seen counts although its identity Lease has expired: it comes back with
 // the keys that it had. It is named by its Node's address.
 func TestHostThatIsAway(t *testing.T) {
@@ -131,6 +191,11 @@ func TestHostThatIsAway(t *testing.T) {
 	w.must(w.Forget(t.Context(), "cp-2"))
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
 	w.must(err)
+	begun := w.Clock
+	w.Clock = clocktesting.NewFakeClock(epoch.Add(25 * time.Hour))
+	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true}) // another leak, later
+	refusedWith(t, err, "nothing is revoked: key "+p256ID+" signs since another one was revoked, more than a day ago")
+	w.Clock = begun
 	w.serve([]string{"cp-3"}, "10.0.0.1", "10.0.0.3")
 	w.edit(func(p *consistency.Published) { p.Entries = p.Entries[:1] })
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
@@ -147,7 +212,7 @@ func TestRevokeOnALateHost(t *testing.T) {
 	w.show("cp-1", time.Hour)
 	late := *w.Operator
 	late.File, late.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
-	_, err := late.File.Import(w.File, nil)
+	err := copyFile(w.File, late.File)
 	w.must(err)
 	w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
 	w.show("cp-1", time.Hour)
@@ -179,7 +244,7 @@ func TestRevokeWithoutAFile(t *testing.T) {
 			w.must(os.Rename(w.File.Path(), w.File.Path()+".real"))
 			w.must(os.Symlink(w.File.Path()+".real", w.File.Path()))
 		},
-		"no place for another file": func(w *world) { w.must(os.Mkdir(w.File.Path()+".previous", 0o700)) },
+		"no place for another file": func(w *world) { w.must(os.MkdirAll(w.File.Path()+".previous/x", 0o700)) },
 		"it cannot be read":         func(w *world) { w.must(os.WriteFile(w.File.Path(), []byte("{"), 0o600)) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,8 +40,6 @@ type Operator struct {
 	// Progress, if not nil, is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)
-
-	firstReads map[string]firstRead // by host
 }
 
 // errNoCluster refuses a step that has to ask the cluster.
@@ -89,25 +87,27 @@ type RotateOptions struct {
 	Wait    bool
 	Force   bool     // ignore caches
 	Without []string // hosts that are gone for good
-
-	made    *ring.Key // of Next, after the key madeFor
-	madeFor string
 }
 
 // Rotate makes the next key the active one, once every known host has it, every kube-apiserver accepts it
 // and no cache is without it.
 func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
-	permanent := 0
-	for waited := false; ; waited = true {
-		err := o.rotate(ctx, &options)
-		if err == nil {
-			return nil
-		}
-		if permanent++; !isPermanent(err) {
-			permanent = 0
-		}
-		if !options.Wait || permanent == maxPermanent || !o.await(ctx, err, waited) {
-			if cause := context.Cause(ctx); cause != nil {
+	state, err := o.read()
+	if err != nil {
+		return err
+	}
+	if _, err := ring.Rotate(state, nil, o.Clock.Now()); err != nil {
+		return err
+	}
+	key, _ := state.Next()
+	made, err := o.make(ctx, options.Next, key)
+	if err != nil {
+		return err
+	}
+	for wait := (waiting{}); ; {
+		err := o.rotate(ctx, key, made, options)
+		if err == nil || !options.Wait || !o.await(ctx, err, &wait) {
+			if cause := context.Cause(ctx); err != nil && cause != nil {
 				err = fmt.Errorf("the key was not rotated: %w (%w)", err, cause)
 			}
 			return err
@@ -115,20 +115,13 @@ func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 	}
 }
 
-func (o *Operator) rotate(ctx context.Context, options *RotateOptions) error {
+func (o *Operator) rotate(ctx context.Context, key ring.Key, made *ring.Key, options RotateOptions) error {
 	state, err := o.read()
 	if err != nil {
 		return err
 	}
-	key, _ := state.Next()
-	if _, err := ring.Rotate(state, nil, o.Clock.Now()); err != nil {
-		return err
-	}
-	if options.madeFor != key.ID {
-		if options.made, err = o.make(ctx, options.Next, key); err != nil {
-			return err
-		}
-		options.madeFor = key.ID
+	if next, _ := state.Next(); next.ID != key.ID {
+		return &ring.Refusal{Reason: "the ring was changed meanwhile, and key " + key.ID + " is not next", Remedy: "run the command again"}
 	}
 	published, err := o.mayUse(ctx, state, key, options.Without)
 	if err == nil && !options.Force {
@@ -138,8 +131,7 @@ func (o *Operator) rotate(ctx context.Context, options *RotateOptions) error {
 		return err
 	}
 	return o.change(ctx, state, options.Without, func(state ring.State) (ring.State, error) {
-		return ring.Rotate(state, options.made,
-			o.Clock.Now())
+		return ring.Rotate(state, made, o.Clock.Now())
 	})
 }
 
@@ -170,7 +162,7 @@ func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, w
 		err = o.Cluster.Find(ctx, published.APIServers(), without...)
 	}
 	if err == nil {
-		err = o.Cluster.Accepts(ctx, key)
+		err = notAccepted(key, o.Cluster.Accepts(ctx, key.Key))
 	}
 	return published, err
 }
@@ -297,65 +289,85 @@ type ImportOptions struct {
 	AcceptOlder bool // make a ring the newest that is older than the one that this host has used, and that is lost
 }
 
-// Import takes the ring of another host or a backup, and reports whether anything changed. What is revoked stays
-// revoked. The notes say what is lost.
-func (o *Operator) Import(ctx context.Context, from *ring.File, options ImportOptions) (changed bool, notes []string, err error) {
+// Import takes the ring of another host or a backup. What is revoked stays revoked. The notes say what is lost.
+func (o *Operator) Import(ctx context.Context, from *ring.File, options ImportOptions) (notes []string, err error) {
 	copied, err := from.Read()
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil, fmt.Errorf("%s does not exist", from.Path()) // Read advises to make a ring
+		return nil, fmt.Errorf("%s does not exist", from.Path()) // Read advises to make a ring
 	}
 	if err != nil {
-		return false, nil, err
+		return nil, err
+	}
+	present, err := o.read()
+	if err != nil && (options.Join || !errors.Is(err, fs.ErrNotExist)) {
+		return nil, fmt.Errorf("%w; move a damaged file away (mv) and run this again", err)
 	}
 	published, err := o.fetch(ctx, false)
 	if err != nil {
-		return false, nil, err
-	}
-	if options.Join {
-		present, err := o.read()
-		if err != nil {
-			return false, nil, err
-		}
-		fresh, err := o.make(ctx, Successor{None: present.Active().Kind() == ""}, present.Active())
-		if err != nil {
-			return false, nil, err
-		}
-		return true, nil, o.File.Join(from, published.Removed, fresh, o.Clock.Now())
+		return nil, err
 	}
 	stands := o.stand(copied, published)
 	fact, fallen := stands.Fallen()
+	change := func(state ring.State) (ring.State, error) { return ring.Import(state, copied, published.Removed) }
 	switch {
-	case fallen && !options.AcceptOlder:
-		return false, nil, &ring.Refusal{Reason: from.Path() + ": " + fact.Message, Remedy: fact.Remedy}
-	case !fallen && options.AcceptOlder:
-		return false, nil, &ring.Refusal{Reason: from.Path() + " is not older than the ring that this host has used",
-			Remedy: "leave out --accept-older"}
+	case options.Join:
+		fresh, err := o.fresh(ctx, present)
+		if err != nil {
+			return nil, err
+		}
+		change = func(state ring.State) (ring.State, error) {
+			state.Revoked = ring.Union(state.Revoked, published.Removed)
+			return ring.Join(state, copied, fresh, o.Clock.Now())
+		}
+	case fallen && options.AcceptOlder:
+		return o.acceptOlder(ctx, present, copied, published, stands)
 	case fallen:
-		return o.acceptOlder(copied, published, stands)
+		err = &ring.Refusal{Reason: from.Path() + ": " + fact.Message, Remedy: fact.Remedy}
+	case options.AcceptOlder:
+		err = &ring.Refusal{Reason: from.Path() + " is not older than the ring that this host has used", Remedy: "leave out --accept-older"}
+	case !stands.Follows():
+		err = &ring.Refusal{
+			Reason: from.Path() + " has not come from any ring that is published: it is an old copy, or of another cluster",
+			Remedy: "bring the ring of host " + published.Entries[0].Host + " here; keys forget gives up a host that is gone for good",
+		}
 	}
-	changed, err = o.File.Import(from, published.Removed)
-	return changed, nil, err
+	if err == nil {
+		if err = o.File.Update(present.Generation, change); err != nil && !ring.IsDone(err) {
+			err = fmt.Errorf("%s: %w", from.Path(), err)
+		}
+	}
+	return nil, err
+}
+
+// fresh makes a key for a ring that revocations leave without one that signs, none if that would be in another process.
+func (o *Operator) fresh(ctx context.Context, state ring.State) (*ring.Key, error) {
+	return o.make(ctx, Successor{None: state.Active().Kind() == ""}, state.Active())
 }
 
 // acceptOlder makes a copy the newest ring, unless another host still has the one that this host has used.
-func (o *Operator) acceptOlder(copied ring.State, p consistency.Published, stands *consistency.Standing) (bool, []string, error) {
+func (o *Operator) acceptOlder(ctx context.Context, present, copied ring.State, p consistency.Published, stands *consistency.Standing) (
+	notes []string, err error,
+) {
 	if host := stands.Holder(); host != "" {
-		return false, nil, &ring.Refusal{Reason: "host " + host + " has the ring that this host has used",
-			Remedy: "bring that one here (keys import)"}
+		return nil, &ring.Refusal{Reason: "host " + host + " has the ring that this host has used", Remedy: "bring that one here (keys import)"}
 	}
 	own, _ := p.Entry(o.Host)
-	accepted, err := ring.AcceptOlder(copied, own.Generation, own.History, stands.Active(), o.Clock.Now())
+	fresh, err := o.fresh(ctx, copied)
 	if err != nil {
-		return false, nil, err
+		return nil, err
 	}
-	accepted.Revoked = ring.Union(accepted.Revoked, p.Removed)
-	var notes []string
+	copied.Revoked = ring.Union(copied.Revoked, p.Removed)
+	accepted, err := ring.AcceptOlder(copied, own.Generation, own.History, stands.Active(), fresh, o.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	notes = []string{"bring the ring to the other hosts now: one that signs with a key that is not in it signs nothing until then"}
 	for _, id := range slices.Sorted(maps.Keys(own.Keys)) {
 		if _, kept := accepted.Key(id); !kept && !p.RevokedID(id) {
 			notes = append(notes, fmt.Sprintf("the %s key %s is lost: its tokens are refused from now on", own.Keys[id], id))
 		}
 	}
-	return true, notes, o.File.Replace(accepted)
+	return notes, o.File.Update(present.Generation, func(ring.State) (ring.State, error) { return accepted, nil })
 }
 
 // Forget has no step wait for a host any more.

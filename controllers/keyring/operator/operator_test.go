@@ -47,7 +47,7 @@ func TestRotateAsksFirst(t *testing.T) {
 	late := func(w *world) {
 		w.edit(func(p *consistency.Published) {
 			entry := p.Entries[0]
-			entry.Host, entry.Has = "cp-2", []string{rsaID}
+			entry.Host, entry.Keys = "cp-2", map[string]signing.Role{rsaID: signing.Active}
 			p.Entries = append(p.Entries, entry)
 		})
 	}
@@ -239,7 +239,7 @@ func TestNextAsksFirst(t *testing.T) {
 	}
 	later := *w.Operator
 	later.File, later.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
-	_, err = later.File.Import(w.File, nil)
+	err = copyFile(w.File, later.File)
 	w.must(err)
 	w.must(later.Next(t.Context(), Successor{Algorithm: "P-384"}))
 	newer, err := later.File.Read()
@@ -317,7 +317,7 @@ func TestInit(t *testing.T) {
 	copied := w.File
 	w.File = ring.At(filepath.Join(t.TempDir(), "ring.json"))
 	revoked(rsaID)
-	_, _, err := w.Import(t.Context(), copied, ImportOptions{})
+	_, err := w.Import(t.Context(), copied, ImportOptions{})
 	w.must(err)
 	if ring := w.state().Ring(); ring.ActiveID() == rsaID || !ring.KeySet().Revoked(rsaID) {
 		t.Error("a key that was revoked since has come back by a copy")
@@ -329,7 +329,7 @@ func TestLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	backup := ring.At(filepath.Join(t.TempDir(), "backup.json"))
-	_, err := backup.Import(w.File, nil)
+	err := copyFile(w.File, backup)
 	w.must(err)
 	w.show("cp-1", time.Hour)
 	w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
@@ -338,9 +338,9 @@ func TestLost(t *testing.T) {
 	w.File = ring.At(filepath.Join(t.TempDir(), "ring.json"))
 	old := func() *ring.File { return backup }
 	const restored = "is not the one that it has used (generation 2), and not a newer one"
-	_, _, err = w.Import(t.Context(), old(), ImportOptions{})
+	_, err = w.Import(t.Context(), old(), ImportOptions{})
 	refusedWith(t, err, restored)
-	_, err = w.File.Import(backup, nil) // as a restore of the node does
+	err = copyFile(backup, w.File) // as a restore of the node does
 	w.must(err)
 	refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), restored)
 	refusedWith(t, w.Next(t.Context(), Successor{Algorithm: "P-384"}), restored)
@@ -351,19 +351,50 @@ func TestLost(t *testing.T) {
 		entry.Host = "cp-2"
 		p.Entries = append(p.Entries, entry)
 	})
-	_, _, err = w.Import(t.Context(), old(), ImportOptions{AcceptOlder: true})
+	_, err = w.Import(t.Context(), old(), ImportOptions{AcceptOlder: true})
 	refusedWith(t, err, "host cp-2 has the ring that this host has used: bring that one here")
 	w.must(w.Forget(t.Context(), "cp-2"))
-	changed, notes, err := w.Import(t.Context(), old(), ImportOptions{AcceptOlder: true})
+	notes, err := w.Import(t.Context(), old(), ImportOptions{AcceptOlder: true})
 	next, _ := lost.Next()
-	if state := w.state(); err != nil || !changed || !state.Knows(lost.Version()) || state.Active().ID != p256ID ||
-		len(notes) != 1 || !strings.Contains(notes[0], "the next key "+next.ID+" is lost") {
+	if state := w.state(); err != nil || !state.Knows(lost.Version()) || state.Active().ID != p256ID ||
+		len(notes) != 2 || !strings.Contains(notes[1], "the next key "+next.ID+" is lost") {
 		t.Errorf("generation %d, %s signs, notes %q, %v", state.Generation, state.Active().ID, notes, err)
 	}
 	w.show("cp-1", time.Hour)
 	w.must(w.Next(t.Context(), Successor{Algorithm: "P-384"}))
-	_, _, err = w.Import(t.Context(), w.File, ImportOptions{AcceptOlder: true})
+	_, err = w.Import(t.Context(), w.File, ImportOptions{AcceptOlder: true})
 	refusedWith(t, err, "is not older")
+}
+
+// TestImportOfAStranger: a host without a ring takes none that comes from nowhere, such as that of another cluster, and
+// nothing is revoked by guess while there is one.
+func TestImportOfAStranger(t *testing.T) {
+	t.Parallel()
+	w, other := newWorld(t), newWorld(t)
+	old := ring.At(filepath.Join(t.TempDir(), "old.json"))
+	err := copyFile(w.File, old)
+	w.must(err)
+	w.show("cp-1", time.Hour)
+	w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
+	w.show("cp-1", time.Hour)
+	fresh := *w.Operator
+	fresh.File, fresh.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
+	for _, file := range []*ring.File{old, other.File} {
+		_, err := fresh.Import(t.Context(), file, ImportOptions{})
+		refusedWith(t, err, "has not come from any ring that is published")
+	}
+	_, err = fresh.Import(t.Context(), w.File, ImportOptions{})
+	w.must(err)
+	w.edit(func(p *consistency.Published) {
+		entry := consistency.EntryOf(other.state())
+		entry.Host, entry.Generation, entry.History = "cp-3", 11, []string{"11:other"}
+		p.Entries = append(p.Entries, entry)
+	})
+	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
+	refusedWith(t, err, "rings are forked, and several keys sign, by host: map[cp-1:"+p256ID+" cp-3:"+rsaID+"]")
+	if p := w.published(); len(p.Removed) > 0 {
+		t.Errorf("revoked: %+v", p.Removed)
+	}
 }
 
 func TestPruneAsksFirst(t *testing.T) {
@@ -555,8 +586,14 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 	_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
 	w.must(err)
 	w.Cluster = nil
-	_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
-	refusedWith(t, err, "give --kubeconfig")
+	before := w.state()
+	for _, options := range []RevokeOptions{{Active: true}, {IDs: []string{rsaID}}} {
+		_, err = w.Revoke(t.Context(), options)
+		refusedWith(t, err, "give --kubeconfig")
+	}
+	if after := w.state(); len(after.Revoked) != len(before.Revoked) {
+		t.Errorf("without the cluster the active key of a file was revoked, which may be late: %+v", after.Revoked)
+	}
 }
 
 // withoutKeyID is a token as very old releases wrote it.

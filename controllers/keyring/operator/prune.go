@@ -103,7 +103,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	usages := map[string]ring.Usage{}
 	for _, key := range state.Retired() {
 		signer := cmp.Or(published.Signer(key.ID, without...), servers[key.ID])
-		usages[key.ID] = ring.Usage{Secrets: uses.Count(key.ID), Signer: signer, Since: published.Followed[key.ID]}
+		usages[key.ID] = ring.Usage{Secrets: uses[key.ID], Signer: signer, Since: published.Followed[key.ID]}
 	}
 	return usages, nil
 }

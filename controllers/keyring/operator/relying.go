@@ -6,9 +6,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"reflect"
-	"slices"
-	"time"
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
@@ -25,34 +22,9 @@ type Relying struct {
 	Read func(ctx context.Context, issuer string) ([]signing.PublicKey, error)
 }
 
-// firstRead is an entry that this command has read first at a time.
-type firstRead struct {
-	entry consistency.Entry
-	at    time.Time
-}
-
-// addSince adds to how long each host has published the next key the time since this command has read that: a host
-// renews its entry once a minute, or at once if it stops publishing the key.
-func (o *Operator) addSince(rings *consistency.Published) {
-	if o.firstReads == nil {
-		o.firstReads = map[string]firstRead{}
-	}
-	rings.Entries = slices.Clone(rings.Entries)
-	for i := range rings.Entries {
-		entry := &rings.Entries[i]
-		first, known := o.firstReads[entry.Host]
-		if !known || !reflect.DeepEqual(first.entry, *entry) {
-			first = firstRead{*entry, o.Clock.Now()}
-			o.firstReads[entry.Host] = first
-		}
-		entry.NextSeconds += int64(o.Clock.Since(first.at).Seconds())
-	}
-}
-
 // cached returns a *ring.Refusal while a cache may have a copy of the key set without the next key. Issuers
 // are read once every host has published the key for long enough.
 func (o *Operator) cached(ctx context.Context, rings consistency.Published, state ring.State, without []string) error {
-	o.addSince(&rings)
 	if err := rings.Cached(state, without, o.Policy.CacheAge, o.Clock.Now()); err != nil || o.Relying.Read == nil {
 		return err
 	}

@@ -7,10 +7,7 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -68,21 +65,4 @@ func TestRelyingParties(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestWaitBetweenRenewals: an entry is renewed once a minute, and a short --cache-age does not wait for that.
-func TestWaitBetweenRenewals(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.Clock, w.Policy.CacheAge = clock.RealClock{}, 5*time.Second
-		w.show("cp-1", 0)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		begun := time.Now()
-		w.must(w.Rotate(ctx, RotateOptions{Wait: true}))
-		if took := time.Since(begun); took < 5*time.Second || took > 5*time.Second+pollInterval {
-			t.Errorf("it took %s", took)
-		}
-	})
 }

@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -45,17 +46,30 @@ type RevokeOptions struct {
 // host does. The revocation is published first, so that a file that cannot be written keeps it from nobody; then
 // the ring file of this host is changed, as far as it is the newest. The notes say what is left to do.
 func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []string, err error) {
-	published, fetchErr := o.fetch(ctx, true)
+	var published consistency.Published
+	var fetchErr error
+	if o.Cluster != nil {
+		published, fetchErr = consistency.Fetch(ctx, o.Cluster.Client) // no more, because nothing may keep it from being published
+	}
 	state, fileErr := o.File.Read()
 	stands := consistency.Stand(consistency.File{Host: o.Host, State: state, Err: fileErr}, published)
 	ids := options.IDs
 	if options.Active {
-		active := stands.Active()
+		active, forks := stands.Active(), stands.Forks()
 		switch {
-		case fetchErr != nil:
-			return nil, fmt.Errorf("it is not known which key signs: %w", fetchErr)
+		case fetchErr != nil || o.Cluster == nil:
+			return nil, fmt.Errorf("it is not known which key signs: %w", cmp.Or(fetchErr, errNoCluster))
+		case forks != nil:
+			return nil, &ring.Refusal{
+				Reason: fmt.Sprintf("rings are forked, and several keys sign, by host: %v", forks), Remedy: "name those that have leaked (keys revoke KEY-ID)",
+			}
+		case active != "" && stands.ByRevocation() && !stands.Lately(o.Clock.Now()):
+			return nil, &ring.Refusal{
+				Reason: fmt.Sprintf("nothing is revoked: key %s signs since another one was revoked, more than a day ago", active),
+				Remedy: "if it has leaked too: keys revoke " + active,
+			}
 		case active == "":
-			return nil, errors.New("no key signs: there is none left, or no key ring")
+			return nil, cmp.Or(fileErr, errors.New("no key signs: there is none left, or no key ring"))
 		case stands.ByRevocation():
 			notes = append(notes, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked; if it has leaked too: "+
 				"keys revoke %s",
@@ -145,10 +159,14 @@ func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone []ri
 		why = o.claim(ctx, state, without)
 	}
 	if why != nil {
-		if len(ring.Union(state.Revoked, gone)) == len(state.Revoked) {
-			return nil, nil
+		if slices.ContainsFunc(state.Keys, func(key ring.Key) bool {
+			return slices.ContainsFunc(gone, func(gone ring.Removed) bool { return gone.Is(key.PublicKey) })
+		}) {
+			notes = append(notes, "no key was made here, because this is not the newest ring: "+why.Error())
 		}
-		notes = append(notes, "no key was made here, because this is not the newest ring: "+why.Error())
+		if len(ring.Union(state.Revoked, gone)) == len(state.Revoked) {
+			return notes, nil
+		}
 		return notes, o.File.Update(state.Generation, func(state ring.State) (ring.State, error) {
 			state.Revoked = ring.Union(state.Revoked, gone)
 			return state, nil
@@ -156,7 +174,7 @@ func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone []ri
 	}
 	var fresh [2]*ring.Key
 	for i := range fresh {
-		if fresh[i], err = o.make(ctx, Successor{None: state.Active().Kind() == ""}, state.Active()); err != nil {
+		if fresh[i], err = o.fresh(ctx, state); err != nil {
 			return nil, err
 		}
 	}
@@ -186,7 +204,7 @@ func (o *Operator) affectedBy(ctx context.Context, state ring.State, ids []strin
 	}
 	count := 0
 	for _, id := range ids {
-		count += uses.Count(id)
+		count += uses[id]
 	}
 	return fmt.Sprintf("%s, those of %d Secrets among them, until they are filled again", warning, count)
 }
@@ -204,7 +222,8 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked []ring.Removed, wit
 	}
 	unasked := o.Cluster.Find(ctx, published.APIServers(), without...)
 	for _, fact := range consistency.Stand(consistency.File{}, published).Facts {
-		if fact.Code == check.HostWithoutRing && !slices.Contains(without, fact.Host) {
+		silent := fact.Code == check.HostWithoutRing || fact.Code == check.RingUnreadable
+		if silent && !slices.Contains(without, fact.Host) {
 			unasked = oneLine(unasked, fmt.Errorf("%s: %s", fact.Message, fact.Remedy))
 		}
 	}
@@ -212,7 +231,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked []ring.Removed, wit
 	notes = []string{"relying parties outside of the cluster accept them until they read the key set again, those that read " +
 		"kube-apiserver's for up to an hour; and kube-apiserver accepts a token that it has just seen for 10 s"}
 	for _, entry := range published.Entries {
-		if entry.Host != o.Host && slices.ContainsFunc(revoked, func(gone ring.Removed) bool { return slices.Contains(entry.Has, gone.ID) }) {
+		if entry.Host != o.Host && slices.ContainsFunc(revoked, func(gone ring.Removed) bool { return entry.Keys[gone.ID] != "" }) {
 			notes = append(notes, "the file of host "+entry.Host+" has them: bring the ring there, or run the command there if its ring is newer")
 		}
 	}

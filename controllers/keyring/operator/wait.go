@@ -20,29 +20,36 @@ import (
 const (
 	// pollInterval is how often a wait reads the ring and asks kube-apiserver.
 	pollInterval = 2 * time.Second
-	// maxPermanent is how many permanent errors in a row end a wait. One is not enough: a
-	// kube-apiserver that has just started forbids everything until it has read the roles.
-	maxPermanent = 4
+	// maxErrors is how many errors in a row end a wait. One is not enough: a kube-apiserver that has just started
+	// forbids everything until it has read the roles.
+	maxErrors = 4
 )
+
+// waiting is what a wait has seen.
+type waiting struct {
+	reached bool // kube-apiserver has answered before
+	errors  int  // in a row
+}
 
 // await waits a while if that may help, and reports whether to try again. A kube-apiserver that cannot be reached is
 // waited for if it could be before: it may restart.
-func (o *Operator) await(ctx context.Context, reason error, waited bool) bool {
-	if ctx.Err() != nil {
+func (o *Operator) await(ctx context.Context, reason error, w *waiting) bool {
+	refusal, refused := errors.AsType[*ring.Refusal](reason)
+	if ctx.Err() != nil || refused && !refusal.Later && refusal.Until.IsZero() {
 		return false
 	}
-	var refusal *ring.Refusal
-	var refused *notAcceptedError
+	if w.errors++; refused || w.reached && isTransient(reason) {
+		w.errors = 0
+	}
+	if w.errors == maxErrors {
+		return false
+	}
+	w.reached = w.reached || refused
 	var left time.Duration
 	what, pause := reason.Error(), pollInterval
-	switch {
-	case errors.As(reason, &refusal) && !refusal.Until.IsZero():
+	if refused && !refusal.Until.IsZero() {
 		left = refusal.Until.Sub(o.Clock.Now())
 		pause, what = min(left, pollInterval), refusal.Reason
-	case errors.As(reason, &refusal) && refusal.Later:
-	case errors.As(reason, &refused), waited && isTransient(reason):
-	default:
-		return false
 	}
 	o.progress(what, left)
 	return o.sleep(ctx, pause)
@@ -66,13 +73,7 @@ func (o *Operator) sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// isPermanent reports whether waiting does not help, such as when the account does not exist. It helps
-// if kube-apiserver does not accept the key yet, cannot be reached or is overloaded.
-func isPermanent(err error) bool {
-	notAccepted, ok := errors.AsType[*notAcceptedError](err)
-	return ok && !keyprobe.IsRefusal(notAccepted.err) && !isTransient(err)
-}
-
+// isTransient reports whether kube-apiserver cannot be reached or is overloaded.
 func isTransient(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -83,27 +84,17 @@ func isTransient(err error) bool {
 	return unreachable
 }
 
-// notAcceptedError means that kube-apiserver has not accepted a key.
-type notAcceptedError struct {
-	id      string
-	foreign bool
-	err     error
-}
-
+// notAccepted says what to do about the error of Accepts. It is a *ring.Refusal if waiting may help.
 func notAccepted(key ring.Key, err error) error {
-	return &notAcceptedError{id: key.ID, foreign: key.Foreign(), err: err}
-}
-
-func (e *notAcceptedError) Error() string {
-	if !keyprobe.IsRefusal(e.err) {
-		return fmt.Sprintf("it is not known whether key %s is accepted: %v", e.id, e.err)
+	remedy := "wait if an external signer publishes it; give a kube-apiserver with key files the file that 'keys export --kubeadm' writes " +
+		"and restart it"
+	switch {
+	case err == nil:
+		return nil
+	case !keyprobe.IsRefusal(err) && !isTransient(err):
+		return fmt.Errorf("it is not known whether key %s is accepted: %w", key.ID, err)
+	case key.Foreign():
+		remedy = "its ID is one that its signer has chosen, so every kube-apiserver needs our external signer; wait until that publishes it"
 	}
-	if e.foreign {
-		return fmt.Sprintf("key %s cannot sign yet: %v: its ID is one that its signer has chosen, "+
-			"so every kube-apiserver needs our external signer; wait until that publishes it", e.id, e.err)
-	}
-	return fmt.Sprintf("key %s cannot sign yet: %v: wait if an external signer publishes it; give a kube-apiserver with key files "+
-		"the file that 'keys export --kubeadm' writes and restart it", e.id, e.err)
+	return &ring.Refusal{Reason: fmt.Sprintf("key %s cannot sign yet: %v", key.ID, err), Remedy: remedy, Later: true}
 }
-
-func (e *notAcceptedError) Unwrap() error { return e.err }

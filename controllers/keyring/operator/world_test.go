@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -83,6 +84,15 @@ func (w *world) document(path string) string {
 	document, err := signing.MarshalJWKS(append(w.publishes, testkeys.Parse(testkeys.RSA2048Other()).Public()))
 	testutil.Must(w.t, err)
 	return string(document)
+}
+
+// copyFile puts a ring in the place of another one, as a restore of the node does.
+func copyFile(from, to *ring.File) error {
+	data, err := os.ReadFile(from.Path())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to.Path(), data, 0o600)
 }
 
 // show has a live replica on a host publish the present ring, with the next key shown for a while.

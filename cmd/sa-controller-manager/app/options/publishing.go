@@ -88,15 +88,12 @@ func (o *Publishing) ValidateFor(keys *Keys) []error {
 // The flags of Published.
 const (
 	PublishedIssuerFlag = "published-issuer"
-	PublishedHostFlag   = "published-jwks-host"
 	PublishedCAFileFlag = "published-ca-file"
 )
 
 // Published has the flags of a command that say where relying parties read the keys.
 type Published struct {
 	Issuers []string
-	// JWKSHosts are hosts besides that of the issuer.
-	JWKSHosts []string
 	// CAFile is a PEM bundle; empty means the CAs of the machine.
 	CAFile string
 }
@@ -106,9 +103,6 @@ func (o *Published) AddFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.Issuers, PublishedIssuerFlag, o.Issuers,
 		"Issuer `URL` at which relying parties outside of the cluster read the keys: they must have the next key. "+
 			"May be given several times. Without it, that of the cluster's issuer, if it answers.")
-	fs.StringArrayVar(&o.JWKSHosts, PublishedHostFlag, o.JWKSHosts,
-		"`Host` (with its port unless that is 443) where a --published-issuer may have its JWKS, or redirect to, besides the host of the "+
-			"issuer. May be given several times.")
 	fs.StringVar(&o.CAFile, PublishedCAFileFlag, o.CAFile,
 		"PEM `file` with the CAs to trust at --published-issuer. Without it, those of the machine.")
 }
@@ -122,11 +116,6 @@ func (o *Published) Validate() []error {
 		}
 		if slices.Contains(o.Issuers[:i], issuer) {
 			p.Add(PublishedIssuerFlag, issuer, "must not be given twice")
-		}
-	}
-	for _, host := range o.JWKSHosts {
-		if host == "" || strings.ContainsAny(host, "/@?# ") {
-			p.Add(PublishedHostFlag, host, "must be HOST or HOST:PORT")
 		}
 	}
 	return p

@@ -37,7 +37,7 @@ One key is always ahead: the next key is published long before it signs. So
   keys prune      removes a retired key that nothing needs
   keys revoke     has nothing accept keys that have leaked
   keys forget     has no step wait for a host that is gone for good
-  keys list       shows the keys, what is wrong, and what is next
+  keys list       shows the keys, and what is wrong
 
 What others verify tokens with, and whether that is right: keys jwks.
 
@@ -78,11 +78,11 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Args:  cli.NoArguments,
 	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newNextCommand(client), newRollbackCommand(client),
 		newPruneCommand(client), newRevokeCommand(client), newForgetCommand(client),
-		newExportCommand(), newImportCommand(client), newPublishCommand(), NewJWKSCommand(client))
+		newExportCommand(), newImportCommand(client), NewJWKSCommand(client))
 }
 
-// newCommandOptions adds the flags to cmd. formats are output formats besides the common ones.
-func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *commandOptions {
+// newCommandOptions adds the flags to cmd.
+func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc) *commandOptions {
 	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default",
 		connection: options.Connection{QPS: -1}, // some dozens of requests, for which a user waits
 		policy:     ring.Policy{CacheAge: 24 * time.Hour, TokenLifetime: 365 * 24 * time.Hour}}
@@ -103,7 +103,7 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...str
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
 		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
 			"Without such a limit, the longest life that users have asked for, and at least the year (8760h) that Pods get. A prune needs it.")
-	o.output.AddFlag(cmd, append([]string{"table", "json", "yaml"}, formats...)...)
+	o.output.AddFlag(cmd, "table", "json", "yaml")
 	return o
 }
 
@@ -195,12 +195,9 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 	return op, nil
 }
 
-// shows has cmd print the ring, or its public keys as PEM. Findings decide the exit code.
+// shows has cmd print the ring. Findings decide the exit code.
 func (o *commandOptions) shows(cmd *cobra.Command) *cobra.Command {
 	return o.runs(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
-		if o.output.Format == "pem" {
-			return printPublicKeys(cmd.OutOrStdout(), cmd.ErrOrStderr(), operator.File)
-		}
 		report, err := o.print(cmd, operator)
 		if err == nil && len(report.Findings) > 0 {
 			return cli.ErrFindings

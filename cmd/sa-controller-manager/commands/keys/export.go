@@ -5,12 +5,11 @@ package keys
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -21,55 +20,33 @@ import (
 	"sa-controller-manager/signing/ring"
 )
 
-const exportExamples = `  # What kube-apiserver reads: sa.pub, then sa.key.
-  sa-controller-manager keys export --service-account-key-ring=ring.json --kubeadm
-
-  # The public half of one key.
-  sa-controller-manager keys export --service-account-key-ring=ring.json --key-id=KEY-ID`
-
-// newExportCommand exports a key as PEM.
+// newExportCommand writes the files that kube-apiserver reads.
 func newExportCommand() *cobra.Command {
-	var export Export
+	var directory string
 	cmd := &cobra.Command{
-		Use:   "export",
-		Short: "Print a key of the ring as PEM, or write it to a file",
-		Long: `Print a key of the ring as PEM: the one that signs, or that of --key-id. It is the public
-half unless --private asks for the private key. With --output-file it is written there with mode
-0600, and nothing is printed; a file that is there is kept unless --replace is given. "keys
-list -o pem" prints all public keys.
-
---kubeadm writes kubeadm's two files: all public keys, so that a kube-apiserver that is
-restarted accepts the next key before it signs, and then the key that signs. The first key of
-sa.pub is that of sa.key, because kubeadm compares them when a control-plane node joins. If
-another process has the key that signs, sa.key stays as it is. Modes and owners stay.`,
-		Example: exportExamples,
+		Use:   "export --kubeadm",
+		Short: "Write the key files that kube-apiserver reads",
+		Long: `Write kubeadm's two files: sa.pub with all public keys, so that a kube-apiserver that is
+restarted accepts the next key before it signs, and then sa.key with the key that signs. The first key
+of sa.pub is that of sa.key, because kubeadm compares them when a control-plane node joins. If
+another process has the key that signs, sa.key stays as it is. Modes and owners stay; a new
+sa.key gets mode 0600.`,
+		Example: `  sa-controller-manager keys export --service-account-key-ring=ring.json --kubeadm`,
 		Args:    cli.NoArguments,
 	}
 	o := &commandOptions{}
 	o.addRing(cmd.Flags())
-	cmd.Flags().StringVar(&export.KeyID, "key-id", export.KeyID, "`ID` of the key; without it, the key that signs.")
-	cmd.Flags().BoolVar(&export.Private, "private", export.Private, "Export the private key. It can sign tokens for any account.")
-	cmd.Flags().StringVar(&export.Path, "output-file", export.Path,
-		"Write a `file` instead of printing. It gets mode 0600 if it is not there yet.")
-	cmd.Flags().BoolVar(&export.Replace, "replace", export.Replace, "Replace --output-file if it is there.")
-	cmd.Flags().StringVar(&export.Kubeadm, "kubeadm", export.Kubeadm,
-		"Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
+	cmd.Flags().StringVar(&directory, "kubeadm", directory, "Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
 	cmd.Flags().Lookup("kubeadm").NoOptDefVal = "/etc/kubernetes/pki"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := o.validateRing()
-		if export.Replace && export.Path == "" {
-			p.Add("replace", export.Replace, "must come with --output-file")
-		}
-		if export.Kubeadm != "" && (export.KeyID != "" || export.Private || export.Path != "") {
-			p.Add("kubeadm", export.Kubeadm, "excludes --key-id, --private and --output-file")
+		if directory == "" {
+			p.Add("kubeadm", directory, "must be given, or name a directory")
 		}
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		if export.Kubeadm != "" {
-			return exportKubeadm(cmd.ErrOrStderr(), ring.At(o.ring), export.Kubeadm)
-		}
-		return export.write(cmd.OutOrStdout(), ring.At(o.ring))
+		return export(cmd.ErrOrStderr(), ring.At(o.ring), directory)
 	}
 	return cmd
 }
@@ -110,88 +87,34 @@ The FILE has private keys. Remove it when it is imported.`,
 		"Take FILE although this host has used a newer ring, which no host has any more. Tokens of the keys that FILE lacks are refused then.")
 	o.argument = "one FILE to import"
 	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
-		changed, notes, err := operator.Import(ctx, ring.At(o.args[0]), options)
+		notes, err := operator.Import(ctx, ring.At(o.args[0]), options)
 		for _, note := range notes {
 			fmt.Fprintf(cmd.ErrOrStderr(), "Note:       %s\n", note)
-		}
-		if err == nil && !changed {
-			fmt.Fprintln(cmd.ErrOrStderr(), "The ring is the same already; nothing was changed.")
 		}
 		return err
 	})
 }
 
-// Export selects a key and where it is written.
-type Export struct {
-	KeyID   string // "" is the key that signs
-	Private bool   // the private key, in place of its public half
-	Path    string // of the file to write, "" to print
-	Replace bool   // the file may be there
-	Kubeadm string // the directory of kubeadm's two files, "" for none
-}
-
-// write prints the key as PEM or writes it to a file.
-func (export Export) write(stdout io.Writer, from *ring.File) error {
-	state, err := from.Read()
-	if err != nil {
-		return err
-	}
-	state = state.Effective()
-	key := state.Active()
-	if export.KeyID != "" {
-		var ok bool
-		if key, ok = state.Key(export.KeyID); !ok {
-			return fmt.Errorf("the ring has no key %s: keys list has their IDs", export.KeyID)
-		}
-	}
-	data, err := exported(key, export.Private)
-	if err != nil {
-		return err
-	}
-	if export.Path == "" {
-		_, err := stdout.Write(data)
-		return err
-	}
-	switch info, err := os.Stat(export.Path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	case !export.Replace:
-		return fmt.Errorf("%s is there already: --replace replaces it", export.Path)
-	case export.Private && info.Mode().Perm()&0o007 != 0: // a group may be on purpose: a rootless control plane has 0640
-		return fmt.Errorf("%s has mode %#o and every user could read the key: chmod o= %s", export.Path, info.Mode().Perm(), export.Path)
-	}
-	return atomicfile.Write(export.Path, data, 0o600)
-}
-
-func exported(key ring.Key, private bool) ([]byte, error) {
-	if !private {
-		return signing.EncodePublicKeys(key.PublicKey)
-	}
-	if key.Signer != "" {
-		return nil, fmt.Errorf("%s has the private half of key %s, and does not give it away: "+
-			"rotate to a key in a file (keys next --algorithm=KIND, keys rotate) to have one", key.Signer, key.ID)
-	}
-	if key.PublicOnly {
-		return nil, fmt.Errorf("only the public half of key %s is in the ring", key.ID)
-	}
-	return key.Private.PEM(), nil
-}
-
-// exportKubeadm writes the files that kube-apiserver reads at its start: it must be able to verify with every key before it
+// export writes the files that kube-apiserver reads at its start: it must be able to verify with every key before it
 // signs with another one.
-func exportKubeadm(stderr io.Writer, from *ring.File, directory string) error {
+func export(stderr io.Writer, from *ring.File, directory string) error {
 	state, err := from.Read()
 	if err != nil {
 		return err
 	}
 	state = state.Effective()
 	active, key := state.Active(), filepath.Join(directory, "sa.key")
-	first := active.ID
-	if active.Signer != "" {
-		if stays, err := cli.ReadFile("kubeadm", key, signing.ParsePrivateKey); err == nil {
-			first = stays.ID()
+	first, stays := active.ID, ""
+	switch info, err := os.Stat(key); {
+	case active.ID == "":
+		stays = "no key is left that signs"
+	case active.Signer != "":
+		stays = active.Signer + " has the private half of key " + active.ID
+		if present, err := cli.ReadFile("kubeadm", key, signing.ParsePrivateKey); err == nil {
+			first = present.ID()
 		}
+	case err == nil && info.Mode().Perm()&0o007 != 0: // a group may be on purpose: a rootless control plane has 0640
+		return fmt.Errorf("%s has mode %#o and every user could read the key: chmod o= %s", key, info.Mode().Perm(), key)
 	}
 	public, notes, err := publicKeyFile(state, first)
 	if err != nil {
@@ -200,15 +123,33 @@ func exportKubeadm(stderr io.Writer, from *ring.File, directory string) error {
 	if err := atomicfile.Write(filepath.Join(directory, "sa.pub"), public, 0o644); err != nil {
 		return err
 	}
-	if active.Signer != "" {
-		notes = append(notes, fmt.Sprintf("%s stays as it is: %s has the private half of key %s", key, active.Signer, active.ID))
-	} else if active.ID == "" {
-		notes = append(notes, key+" stays as it is: no key is left that signs")
-	} else if err := (Export{Private: true, Path: key, Replace: true}).write(io.Discard, from); err != nil {
+	if stays != "" {
+		notes = append(notes, fmt.Sprintf("%s stays as it is: %s", key, stays))
+	} else if err := atomicfile.Write(key, active.Private.PEM(), 0o600); err != nil {
 		return err
 	}
 	for _, note := range append(notes, "kubeadm's files are in "+directory+".") {
 		fmt.Fprintln(stderr, note)
 	}
 	return nil
+}
+
+// publicKeyFile returns the keys of a ring for kube-apiserver's key file, one of them first. It would not find a
+// key there whose signer has chosen its ID: the notes name those.
+func publicKeyFile(state ring.State, first string) (data []byte, notes []string, err error) {
+	var keys []signing.PublicKey
+	for _, key := range state.Effective().Keys {
+		if key.Foreign() {
+			notes = append(notes, fmt.Sprintf("key %s is left out: %s has chosen its ID, and kube-apiserver would not find it in a key file: "+
+				"its tokens need the external signer", key.ID, key.Signer))
+			continue
+		}
+		keys = append(keys, key.PublicKey)
+	}
+	if i := slices.IndexFunc(keys, func(key signing.PublicKey) bool { return key.ID == first }); i > 0 {
+		key := keys[i]
+		keys = slices.Insert(slices.Delete(keys, i, i+1), 0, key)
+	}
+	data, err = signing.EncodePublicKeys(keys...)
+	return data, notes, err
 }

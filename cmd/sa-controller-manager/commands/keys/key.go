@@ -147,7 +147,7 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 		}
 		return OfCluster(ctx, apiservers.Getter(connected))
 	}
-	reader, err := readerOf(&options.Published{CAFile: caFile})
+	reader, err := readerOf(caFile)
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +165,8 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 	return keys, nil
 }
 
-func readerOf(o *options.Published) (*published.Reader, error) {
-	reader, err := published.NewReader(o.CAFile, o.JWKSHosts)
+func readerOf(caFile string) (*published.Reader, error) {
+	reader, err := published.NewReader(caFile)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
 	}

@@ -77,7 +77,7 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 		}
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
-		reader, err := readerOf(&published)
+		reader, err := readerOf(published.CAFile)
 		if err != nil {
 			return err
 		}

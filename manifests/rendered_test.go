@@ -175,8 +175,9 @@ func TestDaemonSetStartsFirst(t *testing.T) {
 			container.Env[1].Name != "KUBERNETES_SERVICE_PORT" || container.Env[1].Value == "" {
 			t.Errorf("the API server's address is %v", container.Env)
 		}
-		if last := container.Env[len(container.Env)-1]; last.Name != "NODE_NAME" || last.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
-			t.Errorf("its host is %v, want the name of its node", last)
+		// The name of the node may be another one than the hostname, by which kube-apiserver there names itself.
+		if slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == "NODE_NAME" }) {
+			t.Error("on the network of the host it is named otherwise than by the hostname")
 		}
 		if probe := container.ReadinessProbe.HTTPGet; probe.Host != "127.0.0.1" {
 			t.Errorf("the probe asks %q, and the webhook listens on loopback", probe.Host)

@@ -80,6 +80,23 @@ const (
 // StaticPod returns the manifest for /etc/kubernetes/manifests, as YAML that begins with
 // a comment for the reader who finds it there. The same options give the same bytes.
 func StaticPod(o StaticPodOptions) ([]byte, error) {
+	pod, err := o.pod()
+	if err != nil {
+		return nil, err
+	}
+	return printPod(pod)
+}
+
+// MainArgs returns the flags of our process with these options.
+func (o StaticPodOptions) MainArgs() ([]string, error) {
+	pod, err := o.pod()
+	if err != nil {
+		return nil, err
+	}
+	return pod.Spec.Containers[0].Args, nil
+}
+
+func (o StaticPodOptions) pod() (*corev1.Pod, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -92,7 +109,7 @@ func StaticPod(o StaticPodOptions) ([]byte, error) {
 		return nil, fmt.Errorf("read the static pod: %w", err)
 	}
 	o.apply(&pod)
-	return printPod(&pod)
+	return &pod, nil
 }
 
 func (o StaticPodOptions) validate() error {

@@ -127,7 +127,7 @@ func TestParseJWKSRefuses(t *testing.T) {
 	for name, document := range map[string]string{
 		"nothing": "", "HTML": "<html>CANARY</html>", "list": `["CANARY"]`, "null": "null", "no keys": `{"issuer":"CANARY"}`,
 		"no list": `{"keys":"CANARY"}`, "empty": `{"keys":[]}`, "null keys": `{"keys":null}`, "two": `{"keys":[{}]}{"keys":[{}]}`,
-		"1001 keys": `{"keys":[` + strings.Repeat("{},", 1000) + `{"kid":"CANARY"}]}`,
+		"101 keys": `{"keys":[` + strings.Repeat("{},", 100) + `{"kid":"CANARY"}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, err := signing.ParseJWKS([]byte(document))

@@ -17,7 +17,7 @@ import (
 )
 
 // maxJWKs is how many keys a document may have. Those of large providers have ten.
-const maxJWKs = 1000
+const maxJWKs = 100
 
 // ProblemPrivate is the Problem of a key whose private or symmetric half is in the document.
 const ProblemPrivate = "the document contains the private key, with which every reader can sign tokens: rotate now"
@@ -25,7 +25,7 @@ const ProblemPrivate = "the document contains the private key, with which every 
 // ParseJWKS reads a JSON Web Key Set (RFC 7517, section 5) from any source, with the IDs and the
 // algorithms that it says, "" if it says none. As that section demands, a key that cannot be read, or
 // whose kind signs no ServiceAccount tokens, does not affect the others: it is returned with a Problem
-// and without its Key. It is an error if the document is no JWKS, or has no key or more than a thousand; the error
+// and without its Key. It is an error if the document is no JWKS, or has no key or more than a hundred; the error
 // contains nothing of the document.
 func ParseJWKS(document []byte) ([]PublicKey, error) {
 	var set struct {

@@ -9,7 +9,9 @@
 //
 //  1. serve.go keeps one server for each file in --keys-dir and follows the directory.
 //  2. signer.go checks the payload, writes the header, and asks the backend for a signature.
-//  3. pkcs11.go, transit.go and awskms.go are the backends. They find one key by a URI, create one, and sign.
+//  3. pkcs11.go, transit.go and cloud.go are the backends. They find one key by a URI, and sign.
+//
+// It makes no key: the operator of the HSM or the service does that with its own tool.
 //
 // The command is a module of its own: PKCS#11 needs cgo and a dynamically linked binary, and the
 // product stays static. Without cgo the pkcs11 backend is left out and says so.
@@ -23,13 +25,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
-	"sa-controller-manager/signing"
 )
 
 func main() {
@@ -54,7 +54,7 @@ socket has mode 0600, and only processes of the same user are answered.`,
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(serveCommand(), createCommand())
+	root.AddCommand(serveCommand())
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	root.PersistentFlags().AddGoFlag(logging.Lookup("v"))
@@ -74,41 +74,14 @@ func serveCommand() *cobra.Command {
 		Use:   "serve --keys-dir=DIR --socket-dir=DIR",
 		Short: "Serve each key of a directory on a socket of its own",
 		Long: `Serve each key NAME.yaml of --keys-dir on --socket-dir/NAME.sock. A file that is
-added, changed or removed takes effect without a restart. At start every key must be found in its
-backend; later, a file with an error keeps the key that it replaces.`,
+added, changed or removed takes effect without a restart. A file with an error keeps the key that it
+replaces, and is tried again. While a key cannot be served, --socket-dir/not-served says which and why.
+A PIN that a token has refused is never tried again: --socket-dir/refused-pins has a hash of it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), keysDir, socketDir) },
 	}
 	cmd.Flags().StringVar(&keysDir, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
 	cmd.Flags().StringVar(&socketDir, "socket-dir", "", "Directory for the sockets NAME.sock.")
-	return required(cmd)
-}
-
-func createCommand() *cobra.Command {
-	var dir string
-	var spec keySpec
-	cmd := &cobra.Command{
-		Use:   "create NAME --keys-dir=DIR --uri=URI --algorithm=ALGORITHM",
-		Short: "Create a key that cannot leave its backend, and its file",
-		Long: `Create a key that cannot leave its backend, and the file NAME.yaml that names it.
-Neither a key nor a file that exists is replaced.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			public, err := create(dir, args[0], spec)
-			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Created %s key %s, named by %s\n", spec.Algorithm, public.ID, keyFile(dir, args[0]))
-			}
-			return err
-		},
-	}
-	cmd.Flags().StringVar(&dir, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
-	cmd.Flags().StringVar(&spec.URI, "uri", "", "Where the key is to be: pkcs11:..., openbao:..., vault:... or awskms:...")
-	cmd.Flags().StringVar(&spec.Algorithm, "algorithm", "", "Kind of the key: "+strings.Join(signing.KeyKinds(), ", ")+".")
-	return required(cmd)
-}
-
-// required makes all flags of a command so.
-func required(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) { _ = cmd.MarkFlagRequired(flag.Name) })
 	return cmd
 }

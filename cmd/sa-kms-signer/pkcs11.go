@@ -7,12 +7,10 @@ package main
 
 import (
 	"crypto"
-	"crypto/elliptic"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -34,13 +32,6 @@ type hsm struct {
 	token  *crypto11.Context // nil: to be opened
 	signer crypto.Signer     // nil: to be found
 }
-
-// refusedPINs are what tokens have refused, by library and token. A PIN is not tried again, also for a key
-// file that is read again, because a few attempts lock the token.
-var refusedPINs sync.Map
-
-// logins lets one key log in at a time: two with the same wrong PIN would be two attempts.
-var logins sync.Mutex
 
 func newPKCS11(u *uri.URI) (backend, error) {
 	h := &hsm{
@@ -69,29 +60,45 @@ func (h *hsm) login() error {
 		return fmt.Errorf("module-path: %w: want the library that came with the HSM", err)
 	}
 	data, err := os.ReadFile(h.pinFile)
+	config := h.config
+	config.Pin = strings.TrimSpace(string(data))
+	if err == nil && config.Pin == "" { // it may be about to be written
+		err = fmt.Errorf("%s is empty", h.pinFile)
+	}
 	if err != nil {
 		return fmt.Errorf("pin-source: %w", err)
 	}
-	config, token := h.config, [3]string{h.config.Path, h.config.TokenLabel, h.config.TokenSerial}
-	config.Pin = strings.TrimSpace(string(data))
-	logins.Lock()
-	defer logins.Unlock()
-	if refused, _ := refusedPINs.Load(token); refused == config.Pin {
-		return fmt.Errorf("the token has refused the PIN in %s: it is not retried until the file changes", h.pinFile)
+	refusedPINs.Lock()
+	defer refusedPINs.Unlock()
+	pin, err := pinOf(strings.Join([]string{config.Path, config.TokenLabel, config.TokenSerial}, "\n"), config.Pin)
+	if err != nil {
+		return err
+	}
+	if reason := refusedPINs.reasons[pin]; reason != "" {
+		return h.refused(reason)
 	}
 	h.token, err = crypto11.Configure(&config)
 	code, _ := errors.AsType[pkcs11.Error](err)
+	reason := ""
+	switch code {
+	case pkcs11.CKR_PIN_INCORRECT, pkcs11.CKR_PIN_INVALID, pkcs11.CKR_PIN_LEN_RANGE:
+		reason = "refuses the PIN"
+	case pkcs11.CKR_PIN_LOCKED:
+		reason = "has locked the PIN"
+	}
 	switch {
-	case code == pkcs11.CKR_PIN_INCORRECT, code == pkcs11.CKR_PIN_INVALID, code == pkcs11.CKR_PIN_LEN_RANGE:
-		refusedPINs.Store(token, config.Pin)
-		return fmt.Errorf("the token refuses the PIN in %s: correct the file, a few attempts lock the token", h.pinFile)
-	case code == pkcs11.CKR_PIN_LOCKED:
-		refusedPINs.Store(token, config.Pin)
-		return errors.New("the token has locked the PIN: set another one as its security officer, and put that into the file")
+	case reason != "":
+		return errors.Join(h.refused(reason), refusedPINs.add(pin, reason))
 	case err != nil:
 		return fmt.Errorf("open token: %w: compare token or serial with pkcs11-tool --module LIBRARY --list-token-slots", err)
 	}
 	return nil
+}
+
+// refused is the same error after one attempt and without another one.
+func (h *hsm) refused(reason string) error {
+	return fmt.Errorf("the token %s in %s: it is not tried again until the file has another one, which a security officer sets where it is locked",
+		reason, h.pinFile)
 }
 
 // key returns the one key pair that the URI names.
@@ -111,7 +118,7 @@ func (h *hsm) key() (crypto.Signer, error) {
 	switch {
 	case err != nil:
 	case len(pairs) == 0:
-		err = errors.New("found no key pair of that object and id: compare with pkcs11-tool --list-objects, or create one")
+		err = errors.New("found no key pair of that object and id: compare with pkcs11-tool --list-objects")
 	case len(pairs) > 1:
 		err = fmt.Errorf("found %d key pairs: name one by both object and id", len(pairs))
 	default:
@@ -165,36 +172,4 @@ func (h *hsm) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.drop()
-}
-
-func (h *hsm) create(kind string) error {
-	if len(h.id) == 0 || len(h.label) == 0 {
-		return errors.New("want object and id, to create a key")
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.login(); err != nil {
-		return err
-	}
-	for what, name := range map[string][2][]byte{"id": {h.id, nil}, "object": {nil, h.label}} {
-		if pairs, err := h.token.FindKeyPairs(name[0], name[1]); err != nil || len(pairs) > 0 {
-			return errors.Join(fmt.Errorf("the token has a key of that %s, or does not say", what), err)
-		}
-	}
-	public, err := crypto11.NewAttributeSetWithIDAndLabel(h.id, h.label)
-	if err != nil {
-		return err
-	}
-	// By default of the library the private half is sensitive and cannot be extracted.
-	if bits, isRSA := strings.CutPrefix(kind, "RSA-"); isRSA {
-		length, _ := strconv.Atoi(bits)
-		_, err = h.token.GenerateRSAKeyPairWithAttributes(public, public.Copy(), length)
-	} else {
-		curves := map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}
-		_, err = h.token.GenerateECDSAKeyPairWithAttributes(public, public.Copy(), curves[kind])
-	}
-	if err != nil {
-		return fmt.Errorf("the token does not create the key: %w", err)
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -16,12 +17,17 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing/external"
 )
 
 const (
 	// resync is how often --keys-dir is read. A file that is being written is read again soon.
 	resync = 2 * time.Second
+
+	// notServed is a file beside the sockets with a line for each key that cannot be served. Without one there is no
+	// such file.
+	notServed = "not-served"
 
 	// refreshHint is how often a client is to fetch the key, which never changes.
 	refreshHint = time.Minute
@@ -38,6 +44,7 @@ const (
 type servers struct {
 	keysDir, socketDir string
 	running            map[string]*running // by name
+	failed             map[string]error    // why others are not, by name
 	fail               context.CancelCauseFunc
 }
 
@@ -49,9 +56,12 @@ type running struct {
 }
 
 // serve serves the keys of a directory until ctx ends. A key that cannot be served is tried again, while the
-// others are served. It is an error if none can be served at start, or if a server ends by itself.
+// others are served. It is an error if a server ends by itself.
 func serve(ctx context.Context, keysDir, socketDir string) error {
 	if err := errors.Join(checkDirectory("keys-dir", keysDir), checkDirectory("socket-dir", socketDir)); err != nil {
+		return err
+	}
+	if err := refusedPINs.load(socketDir); err != nil {
 		return err
 	}
 	ctx, fail := context.WithCancelCause(ctx)
@@ -61,33 +71,39 @@ func serve(ctx context.Context, keysDir, socketDir string) error {
 			s.stop(name)
 		}
 	}()
-	failed := s.sync(ctx)
-	switch {
-	case len(s.running) == 0 && len(failed) > 0:
-		return errors.Join(slices.Collect(maps.Values(failed))...)
-	case len(s.running) == 0:
-		klog.FromContext(ctx).Info("No key to serve yet", "directory", keysDir)
-	}
-	report(ctx, failed, nil)
 	for {
+		s.report(ctx, s.sync(ctx))
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(resync):
 		}
-		now := s.sync(ctx)
-		report(ctx, now, failed)
-		failed = now
 	}
 }
 
-// report logs the errors by name that are not the last ones.
-func report(ctx context.Context, now, last map[string]error) {
-	for name, err := range now {
-		if known := last[name]; known == nil || known.Error() != err.Error() {
-			klog.FromContext(ctx).Error(err, "Failed to serve a key, trying again; what was served of it before stays")
+// report logs the errors by name that are not the last ones, and keeps a file of all for a readiness probe.
+func (s *servers) report(ctx context.Context, failed map[string]error) {
+	same := func(a, b error) bool { return a != nil && b != nil && a.Error() == b.Error() }
+	if s.failed != nil && maps.EqualFunc(failed, s.failed, same) {
+		return
+	}
+	var lines strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		_, _ = fmt.Fprintln(&lines, failed[name])
+		if !same(failed[name], s.failed[name]) {
+			klog.FromContext(ctx).Error(failed[name], "Failed to serve a key, trying again; what was served of it before stays")
 		}
 	}
+	path, err := filepath.Join(s.socketDir, notServed), error(nil)
+	if lines.Len() > 0 {
+		err = atomicfile.Write(path, []byte(lines.String()), 0o600)
+	} else if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to say for the readiness probe which keys are not served")
+	}
+	s.failed = failed
 }
 
 func checkDirectory(flag, dir string) error {

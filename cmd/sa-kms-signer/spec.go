@@ -7,14 +7,13 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"go.step.sm/crypto/kms/uri"
-	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
 	"sigs.k8s.io/yaml"
 )
@@ -27,14 +26,12 @@ type keySpec struct {
 }
 
 // A backend keeps one key, which its URI names. It may be used by several goroutines, and bounds what it
-// asks of the network by signTimeout.
+// asks of the network.
 type backend interface {
 	// find returns the public half. It is an error if there is no such key, or more than one.
 	find() (crypto.PublicKey, error)
 	// sign is that of a crypto.Signer with this public half.
 	sign(digest []byte, hash crypto.Hash) ([]byte, error)
-	// create makes a key that cannot be exported. It is an error if there is one.
-	create(kind string) error
 	// close gives up sessions.
 	close()
 }
@@ -48,11 +45,15 @@ var schemes = map[string]struct {
 		[]string{"token", "serial", "object", "id"}},
 	"openbao": {newTransit, transitAttributes, []string{"namespace", "ca-source"}},
 	"vault":   {newTransit, transitAttributes, []string{"namespace", "ca-source"}},
-	"awskms":  {newAWSKMS, []string{"key-id, a key ID, an ARN or alias/NAME"}, []string{"region", "profile", "credentials-file"}},
+	"awskms":  {newCloud, []string{"key-id, a key ID, an ARN or alias/NAME", "region"}, []string{"profile", "credentials-file"}},
+	"azurekms": {newCloud, []string{"vault, the name of a key vault", "name, the name of the key", "version, one of the key: the newest changes"},
+		[]string{"environment", "tenant-id"}},
+	"cloudkms": {newCloud, []string{"resource, projects/.../locations/.../keyRings/.../cryptoKeys/.../cryptoKeyVersions/N"},
+		[]string{"credentials-file"}},
 }
 
 // shown are the attributes of a URI that may be in an error.
-var shown = []string{"token", "serial", "object", "id", "mount", "key", "version", "key-id"}
+var shown = []string{"token", "serial", "object", "id", "mount", "key", "version", "key-id", "vault", "name", "resource"}
 
 // keyFile is where the spec of a key is.
 func keyFile(dir, name string) string { return filepath.Join(dir, name+".yaml") }
@@ -83,7 +84,7 @@ func (s keySpec) backend(name string) (backend, error) {
 	}
 	scheme, known := schemes[u.Scheme]
 	if !known {
-		return nil, fmt.Errorf("uri scheme %q: want pkcs11, openbao, vault or awskms", u.Scheme)
+		return nil, fmt.Errorf("uri scheme %q: want one of %s", u.Scheme, strings.Join(slices.Sorted(maps.Keys(schemes)), ", "))
 	}
 	if u.Has("pin-value") || u.Has("token-value") {
 		return nil, errors.New("a secret in the URI is not accepted: put it into a file and give pin-source or token-source")
@@ -115,34 +116,4 @@ func (s keySpec) failed(name string, err error) error {
 		return !slices.Contains(shown, name)
 	})
 	return fmt.Errorf("key %s (%s:%s): %w", name, u.Scheme, strings.Join(attributes, ";"), err)
-}
-
-// create makes a key and writes the file that names it. The file comes last, so that a backend
-// without the key is never named.
-func create(dir, name string, spec keySpec) (signing.PublicKey, error) {
-	path := keyFile(dir, name)
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return signing.PublicKey{}, fmt.Errorf("%s exists: a key is not replaced, choose another name", path)
-	}
-	if err := checkDirectory("keys-dir", dir); err != nil {
-		return signing.PublicKey{}, err
-	}
-	b, err := spec.backend(name)
-	if err != nil {
-		return signing.PublicKey{}, spec.failed(name, err)
-	}
-	defer b.close()
-	if err := b.create(spec.Algorithm); err != nil {
-		return signing.PublicKey{}, spec.failed(name, fmt.Errorf("create: %w", err))
-	}
-	k, err := openKey(name, spec)
-	if err != nil {
-		return signing.PublicKey{}, err
-	}
-	defer k.backend.close()
-	data, err := yaml.Marshal(spec)
-	if err == nil {
-		err = atomicfile.Write(path, data, 0o600)
-	}
-	return k.public, err
 }

@@ -93,7 +93,7 @@ func (t *transit) find() (crypto.PublicKey, error) {
 		return nil, err
 	}
 	if data == nil {
-		return nil, errors.New("the engine has no key of that name: correct mount or key, or create one")
+		return nil, errors.New("the engine has no key of that name: correct mount or key")
 	}
 	versions, _ := data["keys"].(map[string]any)
 	version, _ := versions[t.version].(map[string]any)
@@ -115,20 +115,6 @@ func (t *transit) sign(digest []byte, hash crypto.Hash) ([]byte, error) {
 	}
 	text, _ := data["signature"].(string) // vault:v1:BASE64
 	return base64.StdEncoding.DecodeString(text[strings.LastIndexByte(text, ':')+1:])
-}
-
-func (t *transit) create(kind string) error {
-	found, err := t.call("keys/"+t.key, nil)
-	if err != nil {
-		return err
-	}
-	if found != nil {
-		return errors.New("the engine has a key of that name")
-	}
-	_, err = t.call("keys/"+t.key, map[string]any{
-		"type": strings.NewReplacer("P-", "ecdsa-p", "RSA-", "rsa-").Replace(kind), "exportable": false, "allow_plaintext_backup": false,
-	})
-	return err
 }
 
 func (t *transit) close() { t.client.CloneConfig().HttpClient.CloseIdleConnections() }

@@ -176,9 +176,7 @@ func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccou
 func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccount, secret string) error {
 	err := patchReferences(ctx, c.Client, account, append([]corev1.ObjectReference{{Name: secret}}, account.Secrets...))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// As with a Secret, a watch event may not follow a conflict.
-		c.accountLoop.AddAfter(cache.MetaObjectToName(account), requeueAfter)
-		return nil
+		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, errStale)
 	}
 	if err != nil {
 		if made, ok := c.created.get(cache.MetaObjectToName(account), string(account.UID)); ok {

@@ -112,7 +112,7 @@ func TestSyncAccountAuto(t *testing.T) {
 func TestAutoExcluded(t *testing.T) {
 	t.Parallel()
 	for namespace, want := range map[string][]string{testNamespace: nil, "other": {createsOwn, referencesOwn}} {
-		w := newWorld(t, account())
+		w := newWorld(t, account(), tokenSecret("users"))
 		w.Auto, w.AutoExcluded = true, sets.New(namespace)
 		w.Cache(t, account(), tokenSecret("users"))
 		w.syncsAccount(t, "with the excluded namespace "+namespace, want...)

@@ -257,20 +257,10 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 			}
 		}
 		has("at once", fills, createsOwn, referencesOwn)
-		time.Sleep(requeueAfter)
+		time.Sleep(time.Second)
 		synctest.Wait()
 		has("after the conflicts", fills, referencesOwn)
 	})
-}
-
-// TestAnotherNamespacesAccount: accounts of one name in two namespaces have nothing to do with each other.
-func TestAnotherNamespacesAccount(t *testing.T) {
-	t.Parallel()
-	elsewhere := func(a *corev1.ServiceAccount) { a.Namespace = "elsewhere" }
-	secret := tokenSecret("token", boundTo(testUID))
-	w := newWorld(t, account(elsewhere), secret)
-	w.Cache(t, account(elsewhere), secret)
-	w.syncsSecret(t, "token", "its own namespace has no such account", asksAccount, deletesIt)
 }
 
 // TestARefusedFill: the users of a Secret read in an Event who refuses the write. The author of a policy may quote what the Secret holds

@@ -158,7 +158,7 @@ func TestNothingIsKept(t *testing.T) {
 		synctest.Wait()
 		now := w.Config.Clock.Now()
 		w.created.set(named("app"), testUID, createExpectation{secret: "of-another-term", created: true, referenced: true, at: now})
-		w.written.set(named("empty"), "uid-empty/20", struct{}{})
+		w.written.set(named("empty"), "uid-empty/20", time.Now())
 		w.Actions(t)
 		testutil.Start(t, w.Run)
 		time.Sleep(time.Second)

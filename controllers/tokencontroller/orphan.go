@@ -13,22 +13,18 @@ import (
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/reconcile"
 )
 
-// requeueAfter is the delay of the next sync after kube-apiserver has shown that the cache is
-// stale. Normally the watch event comes much earlier.
-const requeueAfter = time.Second
+// errStale is the error of a write to an object of which kube-apiserver has another version, or none. Normally the watch shows
+// that soon. While it hangs, the back-off bounds the requests; and a proxy in front of kube-apiserver may answer with a conflict
+// although nothing has changed: then no watch event comes before the resync.
+var errStale = fmt.Errorf("kube-apiserver has another version of the object: %w", reconcile.ErrStaleCache)
 
 // uncachedRecheck is the delay of the next sync of a Secret whose account exists but is not cached,
 // as while a watch hangs. Events of the account queue the Secret as well; this is for an account
 // that is deleted before any list or event has shown it.
 const uncachedRecheck = time.Minute
-
-// requeue is called after a conflict. A proxy in front of kube-apiserver may answer with one
-// although the Secret has not changed: then no watch event comes before the resync.
-func (c *Controller) requeue(secret *tokensecrets.TokenSecret) {
-	c.secretLoop.AddAfter(secret.ObjectName(), requeueAfter)
-}
 
 // syncOrphan acts on what kube-apiserver has of the account that the cache lacks. If the account exists, the
 // Secret is filled. If not, the Secret is deleted after its grace period, if the account is still
@@ -88,10 +84,9 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.Toke
 		return c.refused(secret.Reference(), err)
 	}
 	if !deleted {
-		c.requeue(secret)
-		return nil
+		return fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), errStale)
 	}
-	c.written.wrote(secret)
+	c.written.wrote(secret, c.Clock.Now())
 	c.Metrics.deleted.Inc()
 	return nil
 }

@@ -27,7 +27,11 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 		c.waiting.forget(name)
 		return nil
 	}
-	if secret.Terminating() || c.written.stale(secret) {
+	if secret.Terminating() {
+		return nil
+	}
+	if left := c.written.left(secret, c.Clock.Now()); left > 0 {
+		c.secretLoop.AddAfter(name, left)
 		return nil
 	}
 	if secret.AccountName == "" {
@@ -72,7 +76,7 @@ func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret,
 // replaceCA has its turn to write the root CA into a Secret that lacks nothing else.
 func (c *Controller) replaceCA(ctx context.Context, name cache.ObjectName) error {
 	secret := c.secrets.Get(name)
-	if secret == nil || c.written.stale(secret) {
+	if secret == nil || c.written.left(secret, c.Clock.Now()) > 0 {
 		return nil
 	}
 	account := meta.CachedAccount(c.accounts, secret.Account())
@@ -109,11 +113,9 @@ func (c *Controller) write(ctx context.Context, secret *tokensecrets.TokenSecret
 	}
 	logger := klog.FromContext(ctx)
 	if patched == nil {
-		logger.V(4).Info("Secret has changed since it was cached, waiting for the watch", "secret", klog.KObj(secret))
-		c.requeue(secret)
-		return nil
+		return fmt.Errorf("populate token secret %s: %w", name, errStale)
 	}
-	c.written.wrote(secret)
+	c.written.wrote(secret, c.Clock.Now())
 	logger.V(2).Info("Filled token secret",
 		"secret", klog.KObj(secret), "serviceAccount", klog.KObj(account), "token", plan.token, "ca", plan.ca != nil)
 	if plan.token {
@@ -202,17 +204,20 @@ func (b *byVersion[T]) forget(name cache.ObjectName) {
 }
 
 // writeExpectations are the versions of Secrets that this process has overwritten. Such a version
-// is stale and causes no second write.
-type writeExpectations struct{ byVersion[struct{}] }
+// is stale and causes no second write for uncachedRecheck: etcd may have been put back to it.
+type writeExpectations struct{ byVersion[time.Time] }
 
-func (e *writeExpectations) wrote(secret *tokensecrets.TokenSecret) {
-	e.set(secret.ObjectName(), version(secret), struct{}{})
+func (e *writeExpectations) wrote(secret *tokensecrets.TokenSecret, now time.Time) {
+	e.set(secret.ObjectName(), version(secret), now)
 }
 
-// stale reports whether this process has overwritten this version of the Secret.
-func (e *writeExpectations) stale(secret *tokensecrets.TokenSecret) bool {
-	_, wrote := e.get(secret.ObjectName(), version(secret))
-	return wrote
+// left returns how long this version of the Secret causes no second write, 0 if it may.
+func (e *writeExpectations) left(secret *tokensecrets.TokenSecret, now time.Time) time.Duration {
+	at, wrote := e.get(secret.ObjectName(), version(secret))
+	if !wrote {
+		return 0
+	}
+	return max(0, uncachedRecheck-now.Sub(at))
 }
 
 func version(secret *tokensecrets.TokenSecret) string {

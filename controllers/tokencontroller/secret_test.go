@@ -102,11 +102,11 @@ func TestSyncSecret(t *testing.T) {
 			want: []string{asksAccount, deletesIt}, events: []string{"Normal OrphanedTokenSecretDeleted"},
 		},
 
-		"FillConflict": {reason: "the watch brings the newer version", fails: "patch", answer: conflict, want: []string{everything}},
+		"FillConflict": {reason: "the watch brings the newer version", fails: "patch", answer: conflict, want: []string{everything}, err: errStale},
 		"FillError":    {reason: "anything else is tried again", fails: "patch", answer: boom, want: []string{everything}, err: boom},
 		"DeleteConflict": {
 			uncached: true, reason: "it has changed: decided again", filled: true, fails: "delete", answer: conflict,
-			want: []string{asksAccount, deletesIt},
+			want: []string{asksAccount, deletesIt}, err: errStale,
 		},
 		"DeleteError": {uncached: true, filled: true, fails: "delete", answer: boom, want: []string{asksAccount, deletesIt}, err: boom},
 		"LookupError": {

@@ -30,6 +30,7 @@ const (
 	HostLacksActiveKey = "host-lacks-active-key"
 	HostLacksKey       = "host-lacks-next-key"
 	HostCannotSign     = "host-cannot-sign"
+	ActiveKeyAway      = "active-key-away"
 	NoNextKey          = "no-next-key"
 	RevokedKeyAccepted = "revoked-key-accepted"
 	APIServerNotAsked  = "apiserver-not-asked"
@@ -100,8 +101,7 @@ var keyFacts = map[string]struct {
 		"and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused", "{way}"},
 	RingLost: {Changes | Makes | Reissues, "this host has used a key ring (generation {their}), and its file cannot be read: {why}", "{way}"},
 	RingDropped: {Signs | Reissues, "key {key} signs here, and the ring of host {host} (generation {their}) does not have it: nothing is " +
-		"signed",
-		"bring that one here (keys import, or keys import --join-fork if that is refused)"},
+		"signed", "{way}"},
 	RingRevoked: {Signs | Reissues, "this host has no key left that may sign: its active key was revoked",
 		"bring a newer ring here (keys import), or: keys revoke {key}"},
 
@@ -114,7 +114,9 @@ var keyFacts = map[string]struct {
 	HostLacksActiveKey: {0, "host {host} does not have key {key}, which signs on host {other}",
 		"bring the ring of that host there (keys import)"},
 	HostLacksKey: {Uses | Later, "host {host} does not have the {role} key {key}", "bring the ring there (keys import)" + ifGone},
-	HostCannotSign: {Uses | Later, "host {host} cannot sign with the {role} key {key}",
+	ActiveKeyAway: {0, "host {host} cannot sign with key {key}, which is active: {why}",
+		"repair the process that has it or, if it is gone for good: keys rollback, or keys rotate to a key in a file"},
+	HostCannotSign: {Uses | Later, "host {host} cannot sign with the {role} key {key}: {why}",
 		"see key-backends in its /readyz?verbose" + ifGone},
 	NoNextKey: {0, "the key ring has no next key, so keys rotate is refused", "keys next"},
 	RevokedKeyAccepted: {0, "{host} accepts key {key}, which is revoked", "with key files, bring the ring there, write them " +

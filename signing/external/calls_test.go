@@ -25,33 +25,6 @@ import (
 	"sa-controller-manager/signing/signertest"
 )
 
-// TestVersionsAgree wants the same answers from v1 and v1alpha1, but for the signature, which varies. The
-// messages of both are the same on the wire.
-func TestVersionsAgree(t *testing.T) {
-	t.Parallel()
-	config := configFor(t, newRing(t))
-	serve(t, config)
-	conn := connect(t, config.Path).Conn()
-	for method, call := range map[string]struct{ request, stable, alpha proto.Message }{
-		"Metadata":  {&externaljwtv1.MetadataRequest{}, &externaljwtv1.MetadataResponse{}, &externaljwtv1.MetadataResponse{}},
-		"FetchKeys": {&externaljwtv1.FetchKeysRequest{}, &externaljwtv1.FetchKeysResponse{}, &externaljwtv1.FetchKeysResponse{}},
-		"Sign": {
-			&externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)}, &externaljwtv1.SignJWTResponse{}, &externaljwtv1.SignJWTResponse{},
-		},
-	} {
-		testutil.Must(t, conn.Invoke(t.Context(), "/v1.ExternalJWTSigner/"+method, call.request, call.stable))
-		testutil.Must(t, conn.Invoke(t.Context(), "/v1alpha1.ExternalJWTSigner/"+method, call.request, call.alpha))
-		for _, answer := range []proto.Message{call.stable, call.alpha} {
-			if signed, ok := answer.(*externaljwtv1.SignJWTResponse); ok {
-				signed.Signature = ""
-			}
-		}
-		if proto.Size(call.stable) == 0 || !proto.Equal(call.stable, call.alpha) {
-			t.Errorf("%s: v1 answers %q, v1alpha1 %q", method, call.stable, call.alpha)
-		}
-	}
-}
-
 func TestAnswersOfTheServer(t *testing.T) {
 	t.Parallel()
 	ring := newRing(t)

@@ -16,8 +16,6 @@
 //  3. Then Run accepts no new calls, finishes those in progress, and removes the socket.
 //     kube-apiserver goes on verifying with the keys that it has; only TokenRequests wait.
 //
-// v1 and v1alpha1 of the service are the same on the wire, and one implementation answers both.
-//
 // Calls are served concurrently. Keys come from an immutable snapshot.
 //
 // Idle connections, calling connections and the calls of each are bounded. The first callers keep

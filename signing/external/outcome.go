@@ -39,7 +39,7 @@ type outcome struct {
 func outcomeOf(err error) outcome {
 	refusal, isRefusal := errors.AsType[Refusal](err)
 	blocked, isBlocked := errors.AsType[*signing.BlockedError](err)
-	_, isUnavailable := errors.AsType[*signing.UnavailableError](err)
+	unavailable, isUnavailable := errors.AsType[*signing.UnavailableError](err)
 	switch {
 	case err == nil:
 		return outcome{label: "ok", code: codes.OK}
@@ -55,6 +55,8 @@ func outcomeOf(err error) outcome {
 		return outcome{"connections", codes.ResourceExhausted, err.Error(), false}
 	case isBlocked:
 		return outcome{"key_blocked", codes.Unavailable, blocked.Error(), false}
+	case isUnavailable && unavailable.Refused: // perhaps these claims alone
+		return outcome{"backend", codes.Unavailable, unavailable.Error(), true}
 	case isUnavailable:
 		return outcome{"backend", codes.Unavailable,
 			"the process that has the signing key does not sign; the log of sa-controller-manager says why", false}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
+	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -175,7 +176,7 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)
-	register(server, &service{
+	externaljwtv1.RegisterExternalJWTSignerServer(server, &service{
 		signer:             s.config.Signer,
 		check:              s.config.Check,
 		keys:               keyCache{source: s.config.Keys, clock: s.config.Clock, refreshHint: s.config.RefreshHint},

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"google.golang.org/grpc"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
 	"sa-controller-manager/signing"
@@ -19,7 +18,7 @@ import (
 // errTooMany rejects a call whose signature would not be ready before the caller times out.
 var errTooMany = errors.New("more signatures are asked for than may be made")
 
-// service implements both versions of the API. outcomeOf turns its errors into answers.
+// service implements the API. outcomeOf turns its errors into answers.
 //
 // No key is ever excluded from OIDC discovery. The active one must not be, and the others have
 // signed bound tokens before, or are about to: relying parties outside of the cluster need them as
@@ -33,16 +32,6 @@ type service struct {
 	rate   *rate.Limiter
 	// maxTokenExpiration is announced to kube-apiserver, in whole seconds.
 	maxTokenExpiration time.Duration
-}
-
-// register offers v1, and v1alpha1, which kube-apiserver of 1.32 and 1.33 asks for. Their messages
-// are the same on the wire.
-func register(server *grpc.Server, s *service) {
-	v1 := externaljwtv1.ExternalJWTSigner_ServiceDesc
-	v1alpha1 := v1
-	v1alpha1.ServiceName = "v1alpha1.ExternalJWTSigner"
-	server.RegisterService(&v1, s)
-	server.RegisterService(&v1alpha1, s)
 }
 
 // Sign implements the service.

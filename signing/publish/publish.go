@@ -7,7 +7,7 @@
 // relying parties read.
 //
 // A pass reads what the directory holds, and writes what differs: the JWKS first, because the
-// discovery document leads to it. It does not replace the documents of another issuer.
+// discovery document leads to it. It replaces the documents of another issuer only if Replace is set.
 package publish
 
 import (
@@ -24,6 +24,10 @@ import (
 type Publisher struct {
 	// Issuer is an https URL.
 	Issuer string
+	// Replace has the documents of another issuer replaced.
+	Replace bool
+	// DryRun has none written.
+	DryRun bool
 }
 
 // Pass writes the keys of ring to the directory, and returns the paths of the documents that it has
@@ -38,16 +42,21 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 	if err != nil {
 		return nil, err
 	}
-	oldJWKS, err := to.read(signing.JWKSPath)
+	root, err := to.open()
 	if err != nil {
 		return nil, err
 	}
-	oldDiscovery, err := to.read(signing.DiscoveryPath)
+	defer func() { _ = root.Close() }()
+	oldJWKS, err := read(root, signing.JWKSPath)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.mayReplace(ring, oldJWKS, oldDiscovery); err != nil {
-		return nil, fmt.Errorf("%w: remove them if its tokens are to be refused", err)
+	oldDiscovery, err := read(root, signing.DiscoveryPath)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.mayReplace(ring, oldJWKS, oldDiscovery); err != nil && !p.Replace {
+		return nil, fmt.Errorf("%w: \"keys publish --replace\" replaces them", err)
 	}
 	for _, document := range []struct {
 		path      string
@@ -56,8 +65,10 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 		if bytes.Equal(document.old, document.body) {
 			continue // so that its age stays
 		}
-		if err := to.write(document.path, document.body); err != nil {
-			return wrote, err
+		if !p.DryRun {
+			if err := write(root, document.path, document.body); err != nil {
+				return wrote, err
+			}
 		}
 		wrote = append(wrote, document.path)
 	}

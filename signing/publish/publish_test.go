@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
@@ -45,12 +46,14 @@ func TestPass(t *testing.T) {
 		keys   []string // in what is stored
 		part   string   // of what is stored, "" if both documents are
 		page   string   // in the place of the discovery document
+		over   bool     // --replace
 		wrote  []string
 		err    string
 	}{
-		"Empty":    {reason: "the JWKS comes first: the discovery document leads to it", wrote: both},
-		"UpToDate": {reason: "an unchanged document is not written, so that its age stays", issuer: issuer, keys: []string{"a", "b"}},
-		"Pruned":   {reason: "a key that the ring does not have is removed", issuer: issuer, keys: []string{"a", "b", "c"}, wrote: onlyJWKS},
+		"Empty":     {reason: "the JWKS comes first: the discovery document leads to it", wrote: both},
+		"UpToDate":  {reason: "an unchanged document is not written, so that its age stays", issuer: issuer, keys: []string{"a", "b"}},
+		"Pruned":    {reason: "a key that the ring does not have is removed", issuer: issuer, keys: []string{"a", "b", "c"}, wrote: onlyJWKS},
+		"TakenOver": {reason: "the user has said so", issuer: other, keys: []string{"c"}, over: true, wrote: both},
 		"Interrupted": {
 			reason: "a pass that ended between the two writes is continued", issuer: issuer, keys: []string{"a", "b"}, part: signing.JWKSPath,
 			wrote: []string{signing.DiscoveryPath},
@@ -68,21 +71,21 @@ func TestPass(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			to, stored := newDirectory(t), documents{}
+			to, before := newDirectory(t), documents{}
 			if c.issuer != "" {
-				stored = published(t, c.issuer, ringOf(t, c.keys...))
+				before = published(t, c.issuer, ringOf(t, c.keys...))
 			}
 			if c.page != "" {
-				stored[signing.DiscoveryPath] = c.page
+				before[signing.DiscoveryPath] = c.page
 			}
-			for path, body := range stored {
+			for path, body := range before {
 				if c.part == "" || path == c.part {
-					testutil.Must(t, to.write(path, []byte(body)))
+					testutil.Must(t, write(open(t, to), path, []byte(body)))
 				}
 			}
-			want := read(t, to)
+			want := stored(t, to)
 			ring := ringOf(t, "a", "b")
-			wrote, err := (&Publisher{Issuer: issuer}).Pass(to, ring)
+			wrote, err := (&Publisher{Issuer: issuer, Replace: c.over}).Pass(to, ring)
 			if c.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Fatalf("%s: got error %v, want %q", c.reason, err, c.err)
 			}
@@ -92,7 +95,7 @@ func TestPass(t *testing.T) {
 			if c.err == "" {
 				want = published(t, issuer, ring)
 			}
-			testutil.Check(t, c.reason, want, read(t, to))
+			testutil.Check(t, c.reason, want, stored(t, to))
 		})
 	}
 }
@@ -101,8 +104,8 @@ func TestPass(t *testing.T) {
 func TestJWKSThatIsNotWritten(t *testing.T) {
 	t.Parallel()
 	to := newDirectory(t)
-	testutil.Must(t, os.Symlink("nowhere", filepath.Join(string(to), "openid")))
-	if wrote, err := (&Publisher{Issuer: issuer}).Pass(to, ringOf(t, "a")); err == nil || len(wrote) > 0 || len(read(t, to)) > 0 {
+	testutil.Must(t, os.Symlink("/nowhere", filepath.Join(string(to), "openid")))
+	if wrote, err := (&Publisher{Issuer: issuer}).Pass(to, ringOf(t, "a")); err == nil || len(wrote) > 0 || len(stored(t, to)) > 0 {
 		t.Errorf("error %v, wrote %q; want an error and nothing written", err, wrote)
 	}
 }
@@ -119,6 +122,66 @@ func TestNotMounted(t *testing.T) {
 	}
 }
 
+// TestHostileDirectory: the owner of the directory makes a process of root read and write nothing else, nor wait without end.
+func TestHostileDirectory(t *testing.T) {
+	t.Parallel()
+	for name, plant := range map[string]func(outside, document string) error{
+		"Link":       os.Symlink,
+		"LinkInside": func(_, document string) error { return os.Symlink("../../other", document) },
+		"LinkToNothing": func(outside, document string) error {
+			return errors.Join(os.Remove(outside), os.Symlink(outside, document))
+		},
+		"LinkedDirectory": func(outside, document string) error {
+			dir := filepath.Dir(document)
+			return errors.Join(os.Remove(dir), os.Symlink(filepath.Dir(outside), dir))
+		},
+		"Pipe":   func(_, document string) error { return syscall.Mkfifo(document, 0o666) },
+		"Folder": func(_, document string) error { return os.Mkdir(document, 0o755) },
+		"Huge":   func(_, document string) error { return os.WriteFile(document, make([]byte, maxBytes+1), 0o600) },
+	} {
+		for _, document := range []string{signing.JWKSPath, signing.DiscoveryPath} {
+			t.Run(name+filepath.Dir(document), func(t *testing.T) {
+				t.Parallel()
+				to, outside := newDirectory(t), filepath.Join(t.TempDir(), filepath.Base(document))
+				place := filepath.Join(string(to), document)
+				testutil.Must(t, errors.Join(os.WriteFile(outside, []byte("{}"), 0o600), os.MkdirAll(filepath.Dir(place), 0o755), plant(outside, place)))
+				want, _ := os.ReadFile(outside)
+				if wrote, err := (&Publisher{Issuer: issuer, Replace: true}).Pass(to, ringOf(t, "a")); err == nil || len(wrote) > 0 {
+					t.Errorf("wrote %q, %v; want an error", wrote, err)
+				}
+				got, _ := os.ReadFile(outside)
+				testutil.Check(t, "the file outside of the directory", string(want), string(got))
+			})
+		}
+	}
+}
+
+// TestKilled: what a killed process has left is in nobody's way, and a mode that a person has set stays.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	to := newDirectory(t)
+	place := filepath.Join(string(to), signing.JWKSPath)
+	testutil.Must(t, errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), os.WriteFile(place, []byte("{}"), 0o640),
+		os.WriteFile(filepath.Join(filepath.Dir(place), ".jwks.new"), []byte("{"), 0o600)))
+	_, err := (&Publisher{Issuer: issuer, Replace: true}).Pass(to, ringOf(t, "a"))
+	testutil.Must(t, err)
+	left, err := os.ReadDir(filepath.Dir(place))
+	testutil.Must(t, err)
+	info, err := os.Stat(place)
+	testutil.Must(t, err)
+	if len(left) != 1 || info.Mode().Perm() != 0o640 {
+		t.Errorf("%d files, mode %v; want the document alone, with its mode", len(left), info.Mode())
+	}
+}
+
+func open(t *testing.T, d Directory) *os.Root {
+	t.Helper()
+	root, err := d.open()
+	testutil.Must(t, err)
+	t.Cleanup(func() { _ = root.Close() })
+	return root
+}
+
 func newDirectory(t *testing.T) Directory {
 	t.Helper()
 	return Directory(t.TempDir())
@@ -130,21 +193,21 @@ func published(t *testing.T, issuer string, ring *signing.Ring) documents {
 	to := newDirectory(t)
 	_, err := (&Publisher{Issuer: issuer}).Pass(to, ring)
 	testutil.Must(t, err)
-	return read(t, to)
+	return stored(t, to)
 }
 
-func read(t *testing.T, from Directory) documents {
+func stored(t *testing.T, from Directory) documents {
 	t.Helper()
-	stored := documents{}
+	found := documents{}
 	for _, path := range []string{signing.JWKSPath, signing.DiscoveryPath} {
-		body, err := os.ReadFile(from.file(path))
+		body, err := os.ReadFile(filepath.Join(string(from), path))
 		if err == nil {
-			stored[path] = string(body)
+			found[path] = string(body)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
-	return stored
+	return found
 }
 
 // public returns a key by a short name.

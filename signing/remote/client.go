@@ -53,7 +53,7 @@ type Client struct {
 	mu      sync.Mutex
 	signers map[string]*signer // by NAME
 
-	signs sync.Map // the IDs of the keys that have signed last
+	tried sync.Map // the IDs of the keys that Watch has tried
 }
 
 // NewClient returns a Client that connects when it is used. sockets may have others each time; counted

@@ -150,6 +150,42 @@ func TestBadSigners(t *testing.T) {
 	}
 }
 
+// TestProbeIsRefused: that of our own claims is an outage, whatever its code, and that of other claims is none.
+func TestProbeIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, code := range []codes.Code{codes.PermissionDenied, codes.FailedPrecondition, codes.InvalidArgument, codes.ResourceExhausted, codes.Internal} {
+		t.Run(code.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			key := s.pinned(t)
+			s.Set(func(b *signertest.Behaviour) { b.Fails = code })
+			_, _, _ = key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0))
+			if reason, _ := s.client.Away(key); reason != "it was not tried yet" {
+				t.Errorf("after a refusal of one caller it is away: %s", reason)
+			}
+			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+			defer stop()
+			s.client.Watch(ctx, remote.Watch{
+				Ring: func() *signing.Ring { return signing.NewRing(key.As(signing.Active)) },
+				Probe: func(ctx context.Context, key *signing.PrivateKey) error {
+					_, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(1))
+					return err
+				},
+				Away: func(_ *signing.PrivateKey, reason string) {
+					if got, _ := s.client.Away(key); got != reason || !strings.Contains(reason, code.String()) {
+						t.Errorf("away because %q, reported %q", got, reason)
+					}
+					s.Set(func(b *signertest.Behaviour) { b.Fails = codes.OK })
+				},
+				Back: func(*signing.PrivateKey) { stop() },
+			})
+			if reason, _ := s.client.Away(key); reason != "" {
+				t.Errorf("it signs, and is away: %s", reason)
+			}
+		})
+	}
+}
+
 // asDER is a signature of RFC 7518 as a KMS makes it.
 func asDER(signature string) string {
 	raw, _ := base64.RawURLEncoding.DecodeString(signature)

@@ -51,8 +51,7 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "", "", ctx.Err() // the caller gave up
-	case refuses(err):
-		s.ended(ctx, name, key)
+	case refuses(err): // for another caller it may sign: Watch finds out whether it does at all
 		return "", "", &signing.UnavailableError{Name: name, KeyID: key.ID, Refused: true,
 			Reason: fmt.Sprintf("it refuses the claims (%s)", status.Code(err))}
 	case err != nil:

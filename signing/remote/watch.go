@@ -5,6 +5,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,16 +15,17 @@ import (
 )
 
 const (
-	// watchPeriod is how often a signer that is away is tried, and the least between two polls of the
-	// keys of one that is there. maxHint is the most, whatever it hints at.
-	watchPeriod = 5 * time.Second
-	maxHint     = time.Minute
+	// watchPeriod is how often a signer that is away is tried. One that is there is tried less often, because a cloud
+	// takes money for a signature.
+	watchPeriod  = 5 * time.Second
+	activePeriod = 2*watchPeriod - time.Second // each other time
+	otherPeriod  = time.Minute
 )
 
 // Watch follows the signers of the active and the next key, and of one to go back to.
 type Watch struct {
 	Ring func() *signing.Ring
-	// Probe has a key sign what opens nothing.
+	// Probe has a key sign what opens nothing. The claims are ours, so that any error of it begins an outage.
 	Probe func(ctx context.Context, key *signing.PrivateKey) error
 	// Away is called once in an outage, Back when it has ended.
 	Away func(key *signing.PrivateKey, reason string)
@@ -31,7 +33,7 @@ type Watch struct {
 	// Unpinned is called when a signer lists keys that the ring does not have: it may sign with them
 	// next, and then nothing that it signs is valid.
 	Unpinned func(key *signing.PrivateKey, ids []string)
-	// Changed, if not nil, is called when the answer of Signs has changed.
+	// Changed, if not nil, is called when the answer of Away has changed.
 	Changed func()
 }
 
@@ -39,7 +41,7 @@ type Watch struct {
 type watched struct {
 	keyID    string
 	next     time.Time
-	away     bool
+	away     string // the reason
 	unpinned string
 }
 
@@ -53,7 +55,7 @@ func (c *Client) Watch(ctx context.Context, w Watch) {
 		for signer, r := range reported {
 			if !slices.ContainsFunc(keys, func(key *signing.PrivateKey) bool { return key.Signer() == signer && key.ID() == r.keyID }) {
 				c.metrics.forget(r.keyID)
-				c.signs.Delete(r.keyID)
+				c.tried.Delete(r.keyID)
 				delete(reported, signer)
 			}
 		}
@@ -81,56 +83,79 @@ func keys(ring *signing.Ring) (keys []*signing.PrivateKey) {
 	return keys
 }
 
-// Signs reports whether the process that has a key has signed with it last. It does not block.
-func (c *Client) Signs(id string) bool {
-	_, ok := c.signs.Load(id)
-	return ok
+// Away returns why the process that has a key does not sign with it, and for how long; "" if it does. It does not block.
+func (c *Client) Away(key *signing.PrivateKey) (reason string, lasted time.Duration) {
+	if away := c.away(key); away.reason != "" {
+		return away.reason, time.Since(away.since)
+	}
+	if _, tried := c.tried.Load(key.ID()); !tried {
+		return "it was not tried yet", 0
+	}
+	return "", 0
 }
 
 // poll asks one signer if it is time to, and reports what has changed.
 func (c *Client) poll(ctx context.Context, w *Watch, key *signing.PrivateKey, r *watched) {
-	reason := c.away(key)
+	reason := c.away(key).reason
 	if reason != "" || !time.Now().Before(r.next) {
-		r.next = time.Now().Add(watchPeriod)
-		if err := w.Probe(ctx, key); err != nil && ctx.Err() != nil {
+		r.next = time.Now().Add(otherPeriod)
+		if key.ID() == w.Ring().ActiveID() {
+			r.next = time.Now().Add(activePeriod)
+		}
+		err := w.Probe(ctx, key)
+		if ctx.Err() != nil {
 			return
 		}
-		reason = c.away(key)
-		if reason == "" {
+		if err != nil {
+			c.refused(ctx, key, err)
+		}
+		if reason = c.away(key).reason; reason == "" {
 			c.pollKeys(ctx, w, key, r)
 		}
 	}
-	up, did := 0.0, c.Signs(key.ID())
+	up := 0.0
 	if reason == "" {
 		up = 1
-		c.signs.Store(key.ID(), nil)
-	} else {
-		c.signs.Delete(key.ID())
-	}
-	if did != (reason == "") && w.Changed != nil {
-		w.Changed()
 	}
 	c.metrics.up.WithLabelValues(key.ID()).Set(up)
+	_, tried := c.tried.Swap(key.ID(), nil)
+	if changed := !tried || reason != r.away; changed && w.Changed != nil {
+		w.Changed()
+	}
 	switch {
-	case reason != "" && !r.away:
+	case reason != "" && r.away == "":
 		w.Away(key, reason)
-	case reason == "" && r.away:
+	case reason == "" && r.away != "":
 		w.Back(key)
 	}
-	r.away = reason != ""
+	r.away = reason
 }
 
-// away returns why the last signature of a key failed, or "".
-func (c *Client) away(key *signing.PrivateKey) string {
+// refused begins an outage with an error of Probe.
+func (c *Client) refused(ctx context.Context, key *signing.PrivateKey, err error) {
+	name, _ := signing.ParseSigner(key.Signer())
+	s, unknown := c.signer(name)
+	if unknown != nil {
+		return
+	}
+	reason := err.Error()
+	if away, ok := errors.AsType[*signing.UnavailableError](err); ok {
+		reason = away.Reason
+	}
+	s.began(ctx, name, key.Public(), reason)
+}
+
+// away returns why a key does not sign, the zero value if nothing is known against it.
+func (c *Client) away(key *signing.PrivateKey) outage {
 	name, _ := signing.ParseSigner(key.Signer())
 	s, err := c.signer(name)
 	if err != nil {
-		return err.Error()
+		return outage{since: time.Now(), reason: err.Error()}
 	}
 	if away := s.outage.Load(); away != nil {
-		return away.reason
+		return *away
 	}
-	return ""
+	return outage{}
 }
 
 func (c *Client) pollKeys(ctx context.Context, w *Watch, key *signing.PrivateKey, r *watched) {
@@ -143,8 +168,6 @@ func (c *Client) pollKeys(ctx context.Context, w *Watch, key *signing.PrivateKey
 	if err != nil {
 		return // it has just signed
 	}
-	hint := time.Duration(min(listed.GetRefreshHintSeconds(), int64(maxHint/time.Second))) * time.Second
-	r.next = time.Now().Add(max(hint, watchPeriod))
 	set := w.Ring().KeySet()
 	var ids []string
 	for _, one := range listed.GetKeys() {
@@ -166,7 +189,7 @@ func (c *Client) Status(ring *signing.Ring) string {
 	var lines []string
 	for _, key := range keys(ring) {
 		state := "signs"
-		if reason := c.away(key); reason != "" {
+		if reason := c.away(key).reason; reason != "" {
 			state = "is away, its keys verify: " + reason
 		}
 		lines = append(lines, fmt.Sprintf("%s (key %s) %s", key.Signer(), key.ID(), state))

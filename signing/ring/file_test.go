@@ -60,7 +60,7 @@ func TestReadRefuses(t *testing.T) {
 		"unknown member": {"may matter", edit(`"generation"`, `"x": 1, "generation"`), `unknown field "x"`},
 		"wrong case":     {"may matter", edit(`"generation"`, `"Generation"`), `unknown field "Generation"`},
 		"member twice":   {"which one counts?", edit(`"generation": 1`, `"generation": 1, "generation": 2`), `duplicate field "generation"`},
-		"two active":     {"one signs", edit(`"role": "retired"`, `"role": "active"`), "must be able to sign"},
+		"two active":     {"one signs", edit(`"role": "retired"`, `"role": "active"`), "2 of them are active"},
 		"no PEM":         {"cut out", edit(rsa, ""), "pem of active key " + rsaID + ": found nothing, the file is empty"},
 		"another key":    {"mixed up", edit(rsa, text(other.PEM())), "it is another key: " + other.ID()},
 		"public half": {

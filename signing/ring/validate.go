@@ -6,22 +6,19 @@ package ring
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"sa-controller-manager/signing"
 )
 
-// algorithms are the JWS algorithms a key may have (package signing, AlgorithmFor).
-var algorithms = map[string]bool{"RS256": true, "ES256": true, "ES384": true, "ES512": true}
-
-// Validate returns the first error of the state.
+// Validate returns the first error of the state: of what a transition must never leave, and of a ring that was not changed
+// by one, which its version shows.
 func (s State) Validate() error {
 	if err := s.validateHeader(); err != nil {
 		return err
 	}
 	ids, signers, roles := map[string]bool{}, map[string]bool{}, map[signing.Role]int{}
 	for i, key := range s.Keys {
-		if err := key.validate(); err != nil {
+		if err := signing.CheckKeyID(key.ID); err != nil {
 			return fmt.Errorf("keys[%d]: %w", i, err)
 		}
 		if ids[key.ID] {
@@ -42,7 +39,7 @@ func (s State) Validate() error {
 	if roles[signing.Next] > 1 {
 		return fmt.Errorf("keys: %d of them are next, want one at most", roles[signing.Next])
 	}
-	if err := s.validateRetired(); err != nil {
+	if err := s.validateHalves(); err != nil {
 		return err
 	}
 	for i, gone := range s.Removed {
@@ -61,14 +58,14 @@ func (s State) Validate() error {
 	return s.validateHistory()
 }
 
-// validateRetired checks that the ring can sign with the previous key, and with no other retired one.
-func (s State) validateRetired() error {
+// validateHalves checks that the ring can sign with the next key, the active and the previous one, and with no other.
+func (s State) validateHalves() error {
 	previous, ok := s.Key(s.Previous)
 	if s.Previous != "" && (!ok || previous.Role != signing.Retired) {
 		return fmt.Errorf("previous: %q is no retired key of the ring", s.Previous)
 	}
 	for i, key := range s.Keys {
-		if key.Role == signing.Retired && key.PublicOnly == (key.ID == s.Previous) {
+		if half := key.Role == signing.Retired && key.ID != s.Previous; key.PublicOnly != half {
 			return fmt.Errorf("keys[%d]: publicOnly is %t, want the private half of the previous key and of no other retired one",
 				i, key.PublicOnly)
 		}
@@ -101,57 +98,4 @@ func (s State) validateHistory() error {
 		return fmt.Errorf("history ends with version %q and the ring is version %q: was it edited by hand?", s.Version(), want)
 	}
 	return nil
-}
-
-func (k Key) validate() error {
-	if err := k.validateID(); err != nil {
-		return err
-	}
-	if !algorithms[k.Algorithm] {
-		return fmt.Errorf("algorithm %q is none of RS256, ES256, ES384, ES512", k.Algorithm)
-	}
-	if k.PublishedAt.IsZero() {
-		return errors.New("publishedAt is missing")
-	}
-	if k.PublicOnly && k.Role != signing.Retired {
-		return fmt.Errorf("a key that is %s must be able to sign, and this one is publicOnly", k.Role)
-	}
-	return k.validateRole()
-}
-
-func (k Key) validateID() error {
-	if k.Signer != "" {
-		if _, err := signing.ParseSigner(k.Signer); err != nil {
-			return fmt.Errorf("signer: %w", err)
-		}
-		return signing.CheckKeyID(k.ID)
-	}
-	if k.ID == "" || strings.ContainsFunc(k.ID, notKeyID) {
-		return fmt.Errorf("key ID %q is not base64url", k.ID)
-	}
-	return nil
-}
-
-func (k Key) validateRole() error {
-	switch k.Role {
-	case signing.Next:
-		if !k.ActivatedAt.IsZero() || !k.RetiredAt.IsZero() {
-			return errors.New("the next key has activatedAt or retiredAt, and it has never signed")
-		}
-	case signing.Active:
-		if k.ActivatedAt.IsZero() || !k.RetiredAt.IsZero() {
-			return errors.New("the active key must have activatedAt and no retiredAt")
-		}
-	case signing.Retired:
-		if k.RetiredAt.IsZero() {
-			return errors.New("a retired key must have retiredAt")
-		}
-	default:
-		return fmt.Errorf("role %q is none of next, active, retired", k.Role)
-	}
-	return nil
-}
-
-func notKeyID(r rune) bool {
-	return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }

@@ -4,12 +4,15 @@
 package backends
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -17,21 +20,24 @@ import (
 	"sa-controller-manager/test/backends/vault"
 )
 
-// TestConforms runs the suite of every signer on keys that are created where they stay.
+// TestConforms runs the suite of every signer on keys that are made where they stay.
 func TestConforms(t *testing.T) {
 	t.Parallel()
 	hsm, bao, cloud := newToken(t), newVault(t), newKMS(t)
 	bao.Namespace = "team-a"
 	kinds := []string{"P-256", "P-384", "P-521", "RSA-2048", "RSA-3072"} // it takes long to make RSA-4096
-	for name, uri := range map[string]func(name string) string{
-		"PKCS11":  hsm.uri,
-		"Transit": func(name string) string { return bao.URI(name) + "&namespace=team-a" },
-		"AWSKMS":  cloud.uri,
+	for name, keeper := range map[string]func(t *testing.T, name, algorithm string) (uri string){
+		"PKCS11": hsm.make,
+		"Transit": func(t *testing.T, name, algorithm string) string {
+			t.Helper()
+			return makeTransit(t, bao, name, algorithm) + "&namespace=team-a"
+		},
+		"AWSKMS": cloud.make,
 	} {
 		keys := t.TempDir()
 		for _, kind := range kinds {
 			key := strings.ToLower(kind)
-			createKey(t, keys, key, uri(key), kind)
+			nameKey(t, keys, key, keeper(t, key, kind), kind)
 		}
 		signer := serve(t, keys, pin, vault.Token, awsSecret)
 		for _, kind := range kinds {
@@ -48,27 +54,21 @@ func TestConforms(t *testing.T) {
 }
 
 // TestKeysDirIsFollowed wants files that come and go to take effect without a restart, and a bad
-// one to change nothing. A PIN that a token refuses is tried once, and not for every look at its file.
+// one to change nothing.
 func TestKeysDirIsFollowed(t *testing.T) {
 	t.Parallel()
-	hsm, other, keys := newToken(t), newToken(t), t.TempDir()
+	hsm, keys := newToken(t), t.TempDir()
 	signer := serve(t, keys, pin)
 	for _, name := range []string{"first", "second"} {
-		createKey(t, keys, name, hsm.uri(name), "P-256")
+		nameKey(t, keys, name, hsm.make(t, name, "P-256"), "P-256")
 		if _, err := signer.connect(t, name).Fetch(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	write(t, filepath.Join(keys, "first.yaml"), "uri: nonsense\n")
-	wrong := write(t, filepath.Join(t.TempDir(), "wrong"), "0000")
-	write(t, filepath.Join(keys, "locked-out.yaml"),
-		fmt.Sprintf("uri: %q\nalgorithm: P-256\n", strings.Replace(other.uri("mine"), other.pinFile, wrong, 1)))
-	eventually(t, "the errors in the log", func() error {
-		for _, want := range []string{"key first: algorithm", "want one of P-256", "the token refuses the PIN in " + wrong,
-			wrong + ": it is not retried"} {
-			if !strings.Contains(signer.Logs(), want) {
-				return fmt.Errorf("no %q in:\n%s", want, signer.Logs())
-			}
+	eventually(t, "the error", func() error {
+		if !strings.Contains(signer.notServed(t), "key first: algorithm") || !strings.Contains(signer.Logs(), "key first: algorithm") {
+			return errors.New("it is not in the log and for the probe")
 		}
 		return nil
 	})
@@ -88,8 +88,8 @@ func TestKeysDirIsFollowed(t *testing.T) {
 func TestOneIsAwayAtStart(t *testing.T) {
 	t.Parallel()
 	hsm, bao, keys := newToken(t), newVault(t), t.TempDir()
-	createKey(t, keys, "away", bao.URI("away"), "P-256")
-	createKey(t, keys, "here", hsm.uri("here"), "P-256")
+	nameKey(t, keys, "away", makeTransit(t, bao, "away", "P-256"), "P-256")
+	nameKey(t, keys, "here", hsm.make(t, "here", "P-256"), "P-256")
 	bao.Break(vault.Fault{Status: http.StatusServiceUnavailable})
 	signer := serve(t, keys, pin)
 	client, pinned := signer.pin(t, "here")
@@ -102,5 +102,60 @@ func TestOneIsAwayAtStart(t *testing.T) {
 	bao.Heal()
 	if _, err := signer.connect(t, "away").Fetch(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRefusedPIN wants a wrong PIN to cost one attempt, however often its file is read and the process restarts, and a
+// corrected file to be enough.
+func TestRefusedPIN(t *testing.T) {
+	t.Parallel()
+	hsm, other, keys, sockets := newToken(t), newToken(t), t.TempDir(), t.TempDir()
+	library, attempts := counting(t)
+	wrong := map[string]string{} // by key
+	for _, key := range []string{"one", "two"} {
+		wrong[key] = write(t, filepath.Join(t.TempDir(), "pin"), "wrong-"+key)
+		nameKey(t, keys, key, strings.NewReplacer(module, library, hsm.pinFile, wrong[key]).Replace(hsm.make(t, key, "P-256")), "P-256")
+	}
+	// A key that is added and served shows that the files of the others were read once more.
+	served := func(s *signer, name string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := s.connect(t, name).Fetch(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(s *signer, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			nameKey(t, keys, name, strings.Replace(other.make(t, name, "P-256"), module, library, 1), "P-256")
+			served(s, name)
+		}
+	}
+	attempted := func(want int) {
+		t.Helper()
+		got, err := os.ReadFile(attempts)
+		if testutil.Must(t, err); len(got) != want {
+			t.Errorf("the token has refused %d PINs, want %d", len(got), want)
+		}
+	}
+	signer := serveOn(t, keys, sockets, pin, "wrong-")
+	for key, file := range wrong {
+		if text := signer.notServed(t); !strings.Contains(text, "the token refuses the PIN in "+file) {
+			t.Errorf("key %s is not among those that are not served:\n%s", key, text)
+		}
+	}
+	read(signer, "a", "b", "c")
+	attempted(2)
+	_, err := signer.Stop(30 * time.Second)
+	testutil.Must(t, err)
+	signer = serveOn(t, keys, sockets, pin, "wrong-")
+	read(signer, "d", "e")
+	attempted(2)
+	write(t, wrong["one"], pin)
+	served(signer, "one")
+	attempted(2)
+	if text := signer.notServed(t); strings.Contains(text, "key one ") || !strings.Contains(text, "key two ") {
+		t.Errorf("key two alone is not served, and the file for the probe has\n%s", text)
 	}
 }

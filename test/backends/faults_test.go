@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 	w := newWorld(t)
 	kill := startRemote(t)
 	hsm := newToken(t)
-	createKey(t, w.path("keys"), "hsm", strings.Replace(hsm.uri("hsm"), module, client(t), 1), "P-256")
+	nameKey(t, w.path("keys"), "hsm", strings.Replace(hsm.make(t, "hsm", "P-256"), module, client(t), 1), "P-256")
 	call(t, w.bao, "update", "keys/other", map[string]any{"type": "ecdsa-p256"})
 	for _, tc := range []struct {
 		name         string
@@ -117,7 +117,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{dir: t.TempDir(), bao: newVault(t)}
 	testutil.Must(t, errors.Join(os.Mkdir(w.path("keys"), 0o700), os.Mkdir(w.path("run"), 0o700)))
-	createKey(t, w.path("keys"), "bao", w.bao.URI("bao"), "P-256")
+	nameKey(t, w.path("keys"), "bao", makeTransit(t, w.bao, "bao", "P-256"), "P-256")
 	write(t, w.path("sockets.yaml"),
 		fmt.Sprintf("schemaVersion: 1\nsockets:\n  bao: %s\n  hsm: %s\n", w.path("run/bao.sock"), w.path("run/hsm.sock")))
 	w.startHelper(t)

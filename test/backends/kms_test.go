@@ -19,11 +19,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 const awsSecret = "secret-of-the-cloud-3390"
 
-// A kms answers as the API reference of AWS KMS says, for the four operations that are used. It
+// A kms answers as the API reference of AWS KMS says, for the two operations that are used. It
 // stands in for the cloud, where sa-kms-signer was not tried.
 type kms struct {
 	server      *httptest.Server
@@ -46,6 +48,16 @@ func newKMS(t *testing.T) *kms {
 	return k
 }
 
+// make makes a key and its alias, and returns its URI.
+func (k *kms) make(t *testing.T, name, algorithm string) string {
+	t.Helper()
+	key, err := generate(algorithm)
+	testutil.Must(t, err)
+	id := fmt.Sprintf("1234abcd-12ab-34cd-56ef-%012d", len(k.keys))
+	k.keys[id], k.usages[id], k.aliases[name] = key, "SIGN_VERIFY", id
+	return k.uri(name)
+}
+
 // uri names a key by its alias.
 func (k *kms) uri(name string) string {
 	return fmt.Sprintf("awskms:key-id=alias/%s?region=eu-central-1&credentials-file=%s", name, k.credentials)
@@ -53,8 +65,8 @@ func (k *kms) uri(name string) string {
 
 // kmsRequest has the fields of all operations.
 type kmsRequest struct {
-	KeyId, KeySpec, KeyUsage, AliasName, TargetKeyId, MessageType, SigningAlgorithm string //nolint:revive // names of the API
-	Message                                                                         []byte
+	KeyId, MessageType, SigningAlgorithm string //nolint:revive // names of the API
+	Message                              []byte
 }
 
 // kmsError is a code of the API reference and a message.
@@ -99,14 +111,6 @@ func (k *kms) answer(r *http.Request) (map[string]any, error) {
 	}
 	key := k.keys[id]
 	switch operation := r.Header.Get("X-Amz-Target"); {
-	case operation == "TrentService.CreateKey":
-		id = fmt.Sprintf("1234abcd-12ab-34cd-56ef-%012d", len(k.keys))
-		key, err := generate(in.KeySpec)
-		k.keys[id], k.usages[id] = key, in.KeyUsage
-		return map[string]any{"KeyMetadata": map[string]any{"KeyId": id, "KeySpec": in.KeySpec, "KeyUsage": in.KeyUsage}}, err
-	case operation == "TrentService.CreateAlias":
-		k.aliases[strings.TrimPrefix(in.AliasName, "alias/")] = in.TargetKeyId
-		return map[string]any{}, nil
 	case key == nil:
 		return nil, kmsError{"NotFoundException", "Alias arn:aws:kms:eu-central-1:111122223333:" + in.KeyId + " is not found."}
 	case operation == "TrentService.GetPublicKey":
@@ -135,10 +139,10 @@ func kmsSign(key crypto.Signer, in kmsRequest) ([]byte, error) {
 	return key.Sign(rand.Reader, in.Message, hash)
 }
 
-func generate(spec string) (crypto.Signer, error) {
-	curves := map[string]elliptic.Curve{"ECC_NIST_P256": elliptic.P256(), "ECC_NIST_P384": elliptic.P384(), "ECC_NIST_P521": elliptic.P521()}
-	if curve := curves[spec]; curve != nil {
+func generate(algorithm string) (crypto.Signer, error) {
+	curves := map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}
+	if curve := curves[algorithm]; curve != nil {
 		return ecdsa.GenerateKey(curve, rand.Reader)
 	}
-	return rsa.GenerateKey(rand.Reader, map[string]int{"RSA_2048": 2048, "RSA_3072": 3072, "RSA_4096": 4096}[spec])
+	return rsa.GenerateKey(rand.Reader, map[string]int{"RSA-2048": 2048, "RSA-3072": 3072}[algorithm])
 }

@@ -56,21 +56,18 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// run runs a command to its end and returns what it printed.
-func run(t *testing.T, args ...string) (output string, err error) {
+// nameKey writes the file of a key.
+func nameKey(t *testing.T, keys, name, uri, algorithm string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput()
-	return string(out), err
+	write(t, filepath.Join(keys, name+".yaml"), fmt.Sprintf("uri: %q\nalgorithm: %s\n", uri, algorithm))
 }
 
-// createKey runs the command that makes a key and its file.
-func createKey(t *testing.T, keys, name, uri, algorithm string) {
+// makeTransit makes a key of the engine, and returns its URI.
+func makeTransit(t *testing.T, v *vault.Vault, name, algorithm string) string {
 	t.Helper()
-	if out, err := run(t, "create", name, "--keys-dir="+keys, "--uri="+uri, "--algorithm="+algorithm); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	kind := strings.NewReplacer("P-", "ecdsa-p", "RSA-", "rsa-").Replace(algorithm)
+	call(t, v, logical.UpdateOperation, "keys/"+name, map[string]any{"type": kind})
+	return v.URI(name)
 }
 
 // A signer is a running sa-kms-signer.
@@ -83,7 +80,13 @@ type signer struct {
 // serve starts sa-kms-signer, whose log must not hold the secrets.
 func serve(t *testing.T, keys string, secrets ...string) *signer {
 	t.Helper()
-	s := &signer{sockets: t.TempDir()}
+	return serveOn(t, keys, t.TempDir(), secrets...)
+}
+
+// serveOn does so with sockets in a directory that there is.
+func serveOn(t *testing.T, keys, sockets string, secrets ...string) *signer {
+	t.Helper()
+	s := &signer{sockets: sockets}
 	var err error
 	s.Child, err = devcluster.StartChild("sa-kms-signer", binary, t.TempDir(),
 		[]string{"serve", "--keys-dir=" + keys, "--socket-dir=" + s.sockets, "-v=4"})
@@ -99,6 +102,17 @@ func serve(t *testing.T, keys string, secrets ...string) *signer {
 		}
 	})
 	return s
+}
+
+// notServed awaits a file for the readiness probe, and returns it.
+func (s *signer) notServed(t *testing.T) (text string) {
+	t.Helper()
+	eventually(t, "the file for the readiness probe", func() error {
+		content, err := os.ReadFile(filepath.Join(s.sockets, "not-served"))
+		text = string(content)
+		return err
+	})
+	return text
 }
 
 // pin returns the product's client of one key, with what it has pinned once that is served.

@@ -6,7 +6,6 @@ package backends
 import (
 	"crypto/rand"
 	"crypto/rsa"
-	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -22,10 +21,7 @@ import (
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	hsm, bao, cloud := newToken(t), newVault(t), newKMS(t)
-	keys := t.TempDir()
-	for name, uri := range map[string]string{"there": hsm.uri("there"), "bao": bao.URI("bao"), "cloud": cloud.uri("cloud")} {
-		createKey(t, keys, name, uri, "P-256")
-	}
+	there, aKey, inCloud := hsm.make(t, "there", "P-256"), makeTransit(t, bao, "bao", "P-256"), cloud.make(t, "cloud", "P-256")
 	for _, args := range []string{
 		"--key-type EC:prime256v1 --label twins --id 01", "--key-type EC:prime256v1 --label twins --id 02",
 		"--key-type rsa:3072 --label long --id 03", "--key-type rsa:1024 --label short --id 04",
@@ -48,13 +44,12 @@ func TestRefusals(t *testing.T) {
 	object := func(label string) string {
 		return strings.Replace(hsm.uri("there"), "object=there;id=there", "object="+label, 1)
 	}
-	there, aKey, inCloud := hsm.uri("there"), bao.URI("bao"), cloud.uri("cloud")
 	for name, tc := range map[string]struct {
 		reason, uri, algorithm string
 		want                   []string
 	}{
 		"UnknownScheme": {
-			"a spelling mistake", "pkcs12:token=a", "P-256", []string{`uri scheme "pkcs12"`, "want pkcs11, openbao, vault or awskms"},
+			"a spelling mistake", "pkcs12:token=a", "P-256", []string{`uri scheme "pkcs12"`, "want one of awskms, azurekms, cloudkms, openbao, pkcs11, vault"},
 		},
 		"UnknownAlgorithm": {"kube-apiserver takes no other", there, "EdDSA", []string{`algorithm "EdDSA"`, "want one of P-256"}},
 		"UnknownAttribute": {
@@ -80,7 +75,7 @@ func TestRefusals(t *testing.T) {
 		"TwoObjects": {"one name is not enough", object("twins"), "P-256", []string{"found 2 key pairs", "name one by both object and id"}},
 		"WrongPIN": {
 			"it is tried once", strings.Replace(there, hsm.pinFile, wrong, 1), "P-256",
-			[]string{"the token refuses the PIN in " + wrong, "correct the file"},
+			[]string{"the token refuses the PIN in " + wrong, "not tried again until the file has another one"},
 		},
 		"LockedPIN": {
 			"after a few attempts", strings.Replace(there, module, refusing(t, fnLogin, ckrPINLocked), 1), "P-256",
@@ -103,7 +98,7 @@ func TestRefusals(t *testing.T) {
 			[]string{"the key has no version 2", "its newest version is 1"},
 		},
 		"AES":         {"an engine holds keys for other uses", bao.URI("aes"), "P-256", []string{"its type is aes256-gcm96"}},
-		"NoKey":       {"another name", bao.URI("none"), "P-256", []string{"the engine has no key of that name", "or create one"}},
+		"NoKey":       {"another name", bao.URI("none"), "P-256", []string{"the engine has no key of that name", "correct mount or key"}},
 		"NoNamespace": {"a namespace that is not there", aKey + "&namespace=none", "P-256", []string{"the engine has no key of that name"}},
 		"PlainHTTP": {
 			"the token would be readable", strings.Replace(aKey, "https://", "http://bao", 1), "P-256", []string{"want address, an https URL"},
@@ -134,30 +129,36 @@ func TestRefusals(t *testing.T) {
 		"NoCredentials": {
 			"not mounted", strings.Replace(inCloud, cloud.credentials, "/none", 1), "P-256", []string{"credentials-file: stat /none"},
 		},
+		"Capitals": {
+			"the library would ask for another alias", strings.Replace(inCloud, "alias/cloud", "alias/Cloud", 1), "P-256",
+			[]string{"key-id: want lower case"},
+		},
+		"NoCloud": {
+			"the SDK's own words", "azurekms:vault=v;name=k?version=1&environment=nowhere", "P-256",
+			[]string{"unknown key vault cloud environment", "(azurekms:vault=v;name=k)"},
+		},
+		"NewestVersion": {"it changes", "azurekms:vault=v;name=k", "P-256", []string{"want version"}},
+		"NoResource":    {"a name that no cloud has", "cloudkms:name=k", "P-256", []string{"want resource, projects/"}},
+		"NoGoogleCredentials": {
+			"not mounted", "cloudkms:resource=projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1?credentials-file=/none", "P-256",
+			[]string{"credentials-file: stat /none"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			write(t, filepath.Join(dir, "mine.yaml"), fmt.Sprintf("uri: %q\nalgorithm: %s\n", tc.uri, tc.algorithm))
-			out, err := run(t, "serve", "--keys-dir="+dir, "--socket-dir="+t.TempDir())
+			nameKey(t, dir, "mine", tc.uri, tc.algorithm)
+			out := serve(t, dir, pin, vault.Token, awsSecret, "hidden").notServed(t)
 			scheme, _, _ := strings.Cut(tc.uri, ":")
-			for _, want := range append(tc.want, "Error: key mine ("+scheme+":") {
-				if err == nil || !strings.Contains(out, want) {
-					t.Errorf("%s: %v: %s\nwant an error with %q", tc.reason, err, out, want)
+			for _, want := range append(tc.want, "key mine ("+scheme+":") {
+				if !strings.Contains(out, want) {
+					t.Errorf("%s: %s\nwant an error with %q", tc.reason, out, want)
 				}
 			}
 			for _, secret := range []string{pin, vault.Token, awsSecret, "hidden"} {
 				if strings.Contains(out, secret) {
-					t.Errorf("%s: the output holds a secret:\n%s", tc.reason, out)
+					t.Errorf("%s: the file for the probe holds a secret:\n%s", tc.reason, out)
 				}
-			}
-		})
-	}
-	for name, uri := range map[string]string{"PKCS11": there, "Transit": aKey, "AWSKMS": inCloud} {
-		t.Run("CreatedTwice"+name, func(t *testing.T) {
-			t.Parallel()
-			if out, err := run(t, "create", "again", "--keys-dir="+t.TempDir(), "--uri="+uri, "--algorithm=P-256"); err == nil {
-				t.Errorf("a key that exists was created: %s", out)
 			}
 		})
 	}

@@ -4,11 +4,13 @@
 package backends
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -72,6 +74,17 @@ func (k token) uri(name string) string {
 	return fmt.Sprintf("pkcs11:token=%s;object=%s;id=%s?module-path=%s&pin-source=%s", k.label, name, name, module, k.pinFile)
 }
 
+// make makes a key of the token that cannot leave it, and returns its URI.
+func (k token) make(t *testing.T, name, algorithm string) string {
+	t.Helper()
+	kind := strings.NewReplacer("P-256", "EC:prime256v1", "P-", "EC:secp", "RSA-", "rsa:").Replace(algorithm)
+	if strings.HasPrefix(kind, "EC:secp") {
+		kind += "r1"
+	}
+	k.tool(t, "--keypairgen", "--key-type", kind, "--label", name, "--id", hex.EncodeToString([]byte(name)), "--sensitive", "--usage-sign")
+	return k.uri(name)
+}
+
 // remoteSocket is where client finds its server.
 func remoteSocket() string { return filepath.Join(workDir, "p11-kit.sock") }
 
@@ -114,10 +127,21 @@ const (
 // refusing is SoftHSM with one function that always fails.
 func refusing(t *testing.T, function, code int) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "refuses.so")
-	if out, err := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", fmt.Sprintf("-DSOFTHSM=%q", module),
-		fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DCODE=%d", code), "-o", path, "testdata/refuses.c",
-		"-ldl").CombinedOutput(); err != nil {
+	return compile(t, "refuses.c", fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DCODE=%d", code))
+}
+
+// counting is SoftHSM, and a file that has a byte for each PIN that it has refused.
+func counting(t *testing.T) (library, attempts string) {
+	t.Helper()
+	attempts = write(t, filepath.Join(t.TempDir(), "attempts"), "")
+	return compile(t, "counts.c", fmt.Sprintf("-DATTEMPTS=%q", attempts)), attempts
+}
+
+func compile(t *testing.T, source string, defines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "module.so")
+	args := append([]string{"-shared", "-fPIC", fmt.Sprintf("-DSOFTHSM=%q", module), "-o", path, "testdata/" + source, "-ldl"}, defines...)
+	if out, err := exec.CommandContext(t.Context(), "gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return path

@@ -40,7 +40,6 @@ cat ca.crt >>`+c.ClientCAFile()+` && cat `+c.CAFile()+` >>ca.crt && cp `+c.Signi
 		"/etc/kubernetes/sa-controller-manager/kubeconfig", "sacm.conf",
 		"/etc/kubernetes/sa-controller-manager/client.pem", "sacm.crt",
 		"/etc/kubernetes/sa-controller-manager/static", dir,
-		"cd /etc/kubernetes/sa-controller-manager", "cp sacm.csr client.csr",
 		"/etc/kubernetes/pki/sa.key", "sa.key",
 		"--bind-address=127.0.0.1\n", "--bind-address=127.0.0.1 >manager.log 2>&1 &\n")
 	var blocks []string
@@ -58,7 +57,6 @@ cat ca.crt >>`+c.ClientCAFile()+` && cat `+c.CAFile()+` >>ca.crt && cp `+c.Signi
 		{"troubleshooting.md", "openssl genrsa "},
 		{"troubleshooting.md", "kubectl patch validatingadmissionpolicybindings"},
 		{"troubleshooting.md", "openssl x509 -noout"},
-		{"troubleshooting.md", "cd /etc/kubernetes/sa-controller-manager"},
 		{"upgrade.md", "conf="},
 		{"upgrade.md", "curl -sk "},
 		{"install.md", "bin/sa-controller-manager webhook unregister"},

@@ -196,7 +196,7 @@ func (p *keyNodes) run(t *testing.T, n *keyNode, words ...string) (stdout, stder
 	if words[0] != "init" {
 		args = append(args, "--kubeconfig="+n.Kubeconfig())
 		for _, other := range p.nodes() {
-			if other != n && other.Cluster != nil {
+			if other.Cluster != nil {
 				args = append(args, "--apiserver="+other.Config().Host)
 			}
 		}

@@ -28,7 +28,7 @@ func TestOutputFlags(t *testing.T) {
 		"tokens audit":   {`Format: "table", "wide", "json", "yaml" or "html".`, []string{"table", "wide", "json", "yaml", "html"}},
 		"doctor":         {table, []string{"table", "json", "yaml"}},
 		"keys init":      {table, []string{"table", "json", "yaml"}},
-		"keys list":      {`Format: "table", "json", "yaml" or "pem".`, []string{"table", "json", "yaml", "pem"}},
+		"keys list":      {table, []string{"table", "json", "yaml"}},
 		"keys rotate":    {table, []string{"table", "json", "yaml"}},
 		"keys next":      {table, []string{"table", "json", "yaml"}},
 		"keys rollback":  {table, []string{"table", "json", "yaml"}},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"k8s.io/component-base/metrics"
 
@@ -119,8 +120,14 @@ func (e *extras) buildRing(p *app.Part) error {
 		Read:      e.store.Read,
 		State:     e.store.State,
 		SignsWith: func() string { return e.Keyring.Ring().ActiveID() },
-		CanSign: func(key ring.Key) bool {
-			return key.Private != nil && (key.Signer == "" || e.signers.Signs(key.ID))
+		Away: func(key ring.Key) (reason string, lasted time.Duration) {
+			switch {
+			case key.Private == nil:
+				return "this host has its public half alone", 0
+			case key.Signer == "":
+				return "", 0
+			}
+			return e.signers.Away(key.Private)
 		},
 		KeySet: func(ctx context.Context) ([]signing.PublicKey, error) {
 			document, err := apiservers.Getter(e.Client)(ctx, signing.JWKSPath)

@@ -64,8 +64,8 @@ type Config struct {
 	Read      func() (ring.State, error)
 	State     func() ring.State
 	SignsWith func() string
-	// CanSign reports whether a key of the ring signs now. It must not block.
-	CanSign func(ring.Key) bool
+	// Away returns why a key of the ring cannot sign, and for how long, "" if it signs. It must not block.
+	Away func(ring.Key) (reason string, lasted time.Duration)
 	// Shown, if not nil, reports whether every directory of --publish-keys has a key.
 	Shown func(id string) bool
 	// KeySet reads the keys that kube-apiserver accepts.
@@ -334,10 +334,14 @@ func (c *Controller) entryFor(file File, present Entry, now time.Time) Entry {
 		entry.File = cmp.Or(inFile, "none")
 	}
 	entry.Host, entry.Writer, entry.Signer, entry.Renewed = c.Host, c.Writer, c.Signer, now
-	entry.Signs, entry.SignsWith = []string{}, c.SignsWith()
+	entry.Signs, entry.Away, entry.SignsWith = []string{}, map[string]Away{}, c.SignsWith()
 	for _, key := range file.State.Keys {
-		if c.CanSign(key) {
+		reason, lasted := c.Away(key)
+		switch {
+		case reason == "":
 			entry.Signs = append(entry.Signs, key.ID)
+		case key.Role != signing.Retired:
+			entry.Away[key.ID] = Away{Reason: reason, Minutes: int64(lasted.Minutes())}
 		}
 	}
 	next, _ := file.State.Next()

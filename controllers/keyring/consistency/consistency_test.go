@@ -71,8 +71,13 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 		},
 		KeySet:    func(context.Context) ([]signing.PublicKey, error) { return *r.keySet.Load(), nil },
 		SignsWith: func() string { return r.state.Load().Obeying(*r.orders.Load()).ActiveID() },
-		CanSign:   func(key ring.Key) bool { return key.Private != nil },
-		Obey:      func(orders ring.Orders) { r.orders.Store(&orders) },
+		Away: func(key ring.Key) (string, time.Duration) {
+			if key.Private == nil {
+				return "its public half is here alone", 0
+			}
+			return "", 0
+		},
+		Obey: func(orders ring.Orders) { r.orders.Store(&orders) },
 		// The fake API server loses what changes between a list and its watch.
 		Compared: func() { time.Sleep(time.Millisecond); r.compared.Add(1) },
 		Recorder: w.Recorder(),

@@ -19,8 +19,8 @@ import (
 	"sa-controller-manager/signing/ring"
 )
 
-// HostName is the name of this host: that of its node, which the downward API gives to a Pod that has a
-// hostname of its own.
+// HostName is the name of this host, as kube-apiserver there has it: the hostname or, in a Pod that has one of its own, that
+// of its node, which the downward API gives to it.
 func HostName() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -91,6 +91,9 @@ func (p *Published) Forget(host, renewed string) {
 	p.Entries = slices.DeleteFunc(slices.Clone(p.Entries), func(entry Entry) bool { return entry.Host == host })
 	hosts := maps.Clone(p.Hosts)
 	delete(hosts, host)
+	if hosts == nil {
+		hosts = map[string]Host{}
+	}
 	if renewed != "" {
 		hosts[host] = Host{Forgotten: renewed}
 	}

@@ -174,8 +174,11 @@ func (m *model) sync(h *modelHost) {
 	m.obey(h)
 	c := &Controller{Config: Config{
 		Host: h.name, Signer: true, State: func() ring.State { return h.loaded }, SignsWith: h.ring.ActiveID,
-		CanSign: func(key ring.Key) bool {
-			return !key.PublicOnly && key.Private != nil && (key.Signer == "" || h.helper)
+		Away: func(key ring.Key) (string, time.Duration) {
+			if !key.PublicOnly && key.Private != nil && (key.Signer == "" || h.helper) {
+				return "", 0
+			}
+			return "no helper", 0
 		},
 	}, started: m.now}
 	present, _ := m.p.Entry(h.name)

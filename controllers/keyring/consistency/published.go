@@ -92,12 +92,20 @@ type Entry struct {
 	// Signs are the keys that the host can sign with, and SignsWith the one that it signs with now.
 	Signs     []string `json:"signs"`
 	SignsWith string   `json:"signsWith"`
+	// Away are the active and the next key that the host cannot sign with.
+	Away map[string]Away `json:"away"`
 	// ShowsNext is set while the host shows the next key wherever it publishes keys, and NextSeconds for how long
 	// it has, by the process's own clock.
 	ShowsNext   bool  `json:"showsNext,omitempty"`
 	NextSeconds int64 `json:"nextSeconds,omitempty"`
 	// Signer is set if the process signs the tokens of kube-apiserver on that host.
 	Signer bool `json:"signer,omitempty"`
+}
+
+// Away is why a host cannot sign with a key, and for how many minutes, by the process's own clock.
+type Away struct {
+	Reason  string `json:"reason"`
+	Minutes int64  `json:"minutes"`
 }
 
 // Claim names the host that is about to make a generation. It lasts until a ring of that generation is

@@ -73,6 +73,8 @@ func TestStand(t *testing.T) {
 	signer.Signer = true
 	fork := entryOf("cp-2", "other", 6, testkeys.Parse(testkeys.P521()).As(signing.Active), c.As(signing.Next))
 	fork.History[0] = "1:main"
+	all := newest("cp-2")
+	all.File = "4:main"
 	missing := fmt.Errorf("read: %w", fs.ErrNotExist)
 	for name, tc := range map[string]struct {
 		reason  string
@@ -123,6 +125,11 @@ func TestStand(t *testing.T) {
 			reason: "an older file than the one that this host has used: every check was green", entries: []Entry{newest("cp-1")},
 			want:   []string{check.RingRestored, check.RingDropped},
 			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
+		},
+		"all restored": {
+			reason: "no remedy is one that another host would have to have", entries: []Entry{newest("cp-1"), all},
+			want:   []string{check.RingRestored, check.RingDropped, check.HostRestored},
+			blocks: check.Changes | check.Makes | check.Reissues | check.Signs | check.Uses,
 		},
 		"a host of another process": {
 			reason: "the kubelet may have updated its volume first", entries: []Entry{entryOf("cp-1", "main", 5, same...)}, writer: "pod-2",

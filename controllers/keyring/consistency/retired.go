@@ -60,25 +60,30 @@ func (w *Watcher) sync(ctx context.Context, _ string) error {
 	return err
 }
 
-// follow records since when nothing signs with a retired key, where that is known: on each host of a
-// kube-apiserver a process signs for it. What was known of an earlier retirement goes.
-func (p *Published) follow(state ring.State, now time.Time) {
+// Follow records since when nothing signs with a retired key. What was known of an earlier retirement goes. all says that
+// every kube-apiserver was asked, so that one which signs is no unknown.
+func (p *Published) Follow(state ring.State, signs func(id string) bool, all bool, now time.Time) {
 	followed := map[string]time.Time{}
 	for _, key := range state.Retired() {
-		if p.Signer(key.ID) != "" {
+		if signs(key.ID) {
 			continue
 		}
-		covered := !slices.ContainsFunc(p.APIServers(), func(host string) bool {
-			entry, known := p.Entry(host)
-			return !known || !entry.Signer
-		})
 		if since, known := p.Followed[key.ID]; known {
 			followed[key.ID] = since
-		} else if covered {
+		} else if all {
 			followed[key.ID] = now.UTC().Truncate(time.Second)
 		}
 	}
 	p.Followed = followed
+}
+
+// follow is Follow of what hosts say of themselves: on each host of a kube-apiserver a process has to sign for it.
+func (p *Published) follow(state ring.State, now time.Time) {
+	all := !slices.ContainsFunc(p.APIServers(), func(host string) bool {
+		entry, known := p.Entry(host)
+		return !known || !entry.Signer
+	})
+	p.Follow(state, func(id string) bool { return p.Signer(id) != "" }, all, now)
 }
 
 // Signer returns the host that signs with a key, "" if none does but those of without.

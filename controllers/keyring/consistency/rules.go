@@ -30,6 +30,13 @@ func (p Published) MayWithdraw(key ring.Key) error {
 	return nil
 }
 
+// Lost reports whether no host but those of without could sign with a key in the last ten minutes. Then no caches
+// are waited for: meanwhile nobody gets a token at all.
+func (p Published) Lost(id string, without []string) bool {
+	entries := slices.DeleteFunc(slices.Clone(p.Entries), func(entry Entry) bool { return slices.Contains(without, entry.Host) })
+	return len(entries) > 0 && !slices.ContainsFunc(entries, func(entry Entry) bool { return entry.Away[id].Minutes < 10 })
+}
+
 // Cached returns a *ring.Refusal while a cache may have a copy of the key set without the next key: until each
 // host has published it for cacheAge. Hosts count that themselves, so clocks may differ.
 func (p Published) Cached(own ring.State, without []string, cacheAge time.Duration, now time.Time) error {

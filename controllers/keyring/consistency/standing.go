@@ -49,7 +49,7 @@ type Standing struct {
 //	an entry is none that this program writes               ring-unreadable
 //	a kube-apiserver with our signer has no entry           host-without-ring
 //	a host's file lacks the active key, or one of use       host-lacks-active-key, host-lacks-next-key
-//	it has it, and its process cannot sign with it          host-cannot-sign
+//	it has it, and its process cannot sign with it          active-key-away, host-cannot-sign
 func Stand(file File, p Published, use ...ring.Key) *Standing {
 	s := &Standing{file: file, p: p}
 	if file.Host != "" && file.Err == nil {
@@ -141,7 +141,10 @@ func (s *Standing) ownFile() {
 		// Of two rings that are forked one goes on signing.
 		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && entry.Generation > state.Generation &&
 			related(state.History, entry.History) {
-			args.Key = signs
+			args.Key, args.Way = signs, "bring that one here (keys import, or keys import --join-fork if that is refused)"
+			if fallen {
+				args.Way = s.wayBack()
+			}
 			s.add(check.RingDropped, args)
 		}
 	}
@@ -205,8 +208,12 @@ func (s *Standing) hosts(use []ring.Key) {
 		if active != "" && entry.Keys[active] == "" && entry.Host != s.file.Host {
 			s.add(check.HostLacksActiveKey, args)
 		}
+		if away, ok := entry.Away[active]; ok {
+			args.Why = away.Reason
+			s.add(check.ActiveKeyAway, args)
+		}
 		for _, key := range use {
-			args.Key, args.Role = key.ID, string(key.Role)
+			args.Key, args.Role, args.Why = key.ID, string(key.Role), entry.Away[key.ID].Reason
 			switch {
 			case entry.Keys[key.ID] == "":
 				s.add(check.HostLacksKey, args)

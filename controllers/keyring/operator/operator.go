@@ -83,9 +83,12 @@ func (o *Operator) make(ctx context.Context, s Successor, after ring.Key) (*ring
 
 // RotateOptions select what Rotate waits for and asks.
 type RotateOptions struct {
-	Next    Successor // the key after the next one
-	Wait    bool
-	Force   bool     // ignore caches
+	Next  Successor // the key after the next one
+	Wait  bool
+	Force bool // ignore caches
+	// Lost, if not nil, is called in place of waiting for caches, with what would refuse the rotation, when no host could
+	// sign with the active key for ten minutes.
+	Lost    func(caches error)
 	Without []string // hosts that are gone for good
 }
 
@@ -126,6 +129,10 @@ func (o *Operator) rotate(ctx context.Context, key ring.Key, made *ring.Key, opt
 	published, err := o.mayUse(ctx, state, key, options.Without)
 	if err == nil && !options.Force {
 		err = o.cached(ctx, published, state, options.Without)
+		if err != nil && options.Lost != nil && published.Lost(state.Active().ID, options.Without) {
+			options.Lost(err)
+			err = nil
+		}
 	}
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,22 @@ func TestRotateAsksFirst(t *testing.T) {
 			p.Entries = append(p.Entries, entry)
 		})
 	}
+	away := func(minutes ...int64) func(w *world) {
+		return func(w *world) {
+			w.edit(func(p *consistency.Published) {
+				entry := p.Entries[0]
+				p.Entries = nil
+				for i, minutes := range minutes {
+					entry.Host, entry.Away = fmt.Sprintf("cp-%d", i+1), map[string]consistency.Away{}
+					if minutes >= 0 {
+						entry.Away[rsaID] = consistency.Away{Reason: "lost", Minutes: minutes}
+					}
+					p.Entries = append(p.Entries, entry)
+				}
+			})
+		}
+	}
+	lost := RotateOptions{Lost: func(caches error) { refusedWith(t, caches, "copies of the key set") }}
 	for name, tc := range map[string]struct {
 		reason string
 		shown  time.Duration
@@ -58,9 +75,13 @@ func TestRotateAsksFirst(t *testing.T) {
 		RotateOptions
 		want string // "" if P-256 signs
 	}{
-		"in time":   {shown: time.Hour},
-		"too early": {shown: time.Minute, want: "copies of the key set may be without key " + p256ID},
-		"forced":    {shown: time.Minute, RotateOptions: RotateOptions{Force: true}},
+		"in time":            {shown: time.Hour},
+		"too early":          {shown: time.Minute, want: "copies of the key set may be without key " + p256ID},
+		"forced":             {shown: time.Minute, RotateOptions: RotateOptions{Force: true}},
+		"lost":               {shown: time.Minute, change: away(10, 11), RotateOptions: lost},
+		"away for a moment":  {shown: time.Minute, change: away(10, 9), RotateOptions: lost, want: "copies of the key set may be without"},
+		"lost on one host":   {shown: time.Minute, change: away(10, -1), RotateOptions: lost, want: "copies of the key set may be without"},
+		"lost, from a timer": {shown: time.Minute, change: away(10), want: "copies of the key set may be without"},
 		"a host is late": {
 			shown: time.Hour, change: late, RotateOptions: RotateOptions{Force: true}, want: "host cp-2 does not have the next key",
 		},
@@ -518,7 +539,7 @@ func TestRevoke(t *testing.T) {
 		_, err = w.Revoke(t.Context(), RevokeOptions{
 			IDs: []string{rsaID}, Confirm: func(_ context.Context, warning string) error { return errors.New(warning) },
 		})
-		refusedWith(t, err, "those of 1 Secrets")
+		refusedWith(t, err, "those in Secrets")
 		if w.state().Active().ID != rsaID {
 			t.Fatal("the key has gone without a yes")
 		}

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/check"
@@ -76,19 +75,8 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if err != nil {
 		return nil, err
 	}
-	now := o.Clock.Now()
 	follow := func(p *consistency.Published) error {
-		if p.Followed == nil {
-			p.Followed = map[string]time.Time{}
-		}
-		for _, key := range state.Retired() {
-			signs := p.Signer(key.ID, without...) != "" || servers[key.ID] != ""
-			if _, known := p.Followed[key.ID]; signs {
-				delete(p.Followed, key.ID)
-			} else if !known {
-				p.Followed[key.ID] = now.UTC().Truncate(time.Second)
-			}
-		}
+		p.Follow(state, func(id string) bool { return p.Signer(id, without...) != "" || servers[id] != "" }, true, o.Clock.Now())
 		published = *p
 		return nil
 	}

@@ -83,10 +83,10 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 	if err != nil {
 		return nil, errors.Join(err, fileErr, fetchErr)
 	}
-	if added := len(ring.Union(ring.Union(state.Revoked, published.Removed), gone)) > len(ring.Union(state.Revoked,
-		published.Removed)); added &&
-		options.Confirm != nil {
-		if err := options.Confirm(ctx, o.affectedBy(ctx, state, ids)); err != nil {
+	known := ring.Union(state.Revoked, published.Removed)
+	if added := len(ring.Union(known, gone)) > len(known); added && options.Confirm != nil {
+		warning := fmt.Sprintf("every token signed with %q will be refused, those in Secrets until they are filled again", ids)
+		if err := options.Confirm(ctx, warning); err != nil {
 			return nil, err
 		}
 	}
@@ -98,37 +98,22 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 			return nil
 		}))
 	}
-	if err := fileErr; err == nil {
-		left, err := o.revokeInFile(ctx, state, ring.Union(published.Removed, gone), stands, options.Without)
+	if fileErr == nil {
+		var left []string
+		left, fileErr = o.revokeInFile(ctx, state, ring.Union(published.Removed, gone), stands, options.Without)
 		notes = append(notes, left...)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("the ring file of this host is as it was: %w; then run the command again", err))
-		}
-	} else {
-		errs = append(errs, fmt.Errorf("the ring file of this host is as it was: %w", err))
+	}
+	if fileErr != nil {
+		errs = append(errs, fmt.Errorf("the ring file of this host is as it was: %w; then run the command again", fileErr))
 	}
 	if o.File.IsDryRun() {
 		return notes, errors.Join(errs...) // nothing is published, so no kube-apiserver begins to refuse a key
 	}
 	left, err := o.awaitRefused(ctx, ring.Union(published.Removed, gone), options.Without)
-	if err = oneLine(append(errs, err)...); err != nil {
+	if err = errors.Join(append(errs, err)...); err != nil {
 		err = fmt.Errorf("revoked, but: %w", err)
 	}
 	return append(notes, left...), err
-}
-
-// oneLine joins errors in one line.
-func oneLine(errs ...error) error {
-	var joined error
-	for _, err := range errs {
-		switch {
-		case err != nil && joined != nil:
-			joined = fmt.Errorf("%w; and %w", joined, err)
-		case err != nil:
-			joined = err
-		}
-	}
-	return joined
 }
 
 // revocations returns the records of keys, of the file or of a published ring.
@@ -192,23 +177,6 @@ func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone []ri
 	return notes, err
 }
 
-// affectedBy says which tokens are signed with keys.
-func (o *Operator) affectedBy(ctx context.Context, state ring.State, ids []string) string {
-	warning := fmt.Sprintf("every token signed with %q will be refused", ids)
-	if o.Cluster == nil {
-		return warning
-	}
-	uses, err := o.Cluster.Uses(ctx, state.Ring())
-	if err != nil {
-		return warning
-	}
-	count := 0
-	for _, id := range ids {
-		count += uses[id]
-	}
-	return fmt.Sprintf("%s, those of %d Secrets among them, until they are filled again", warning, count)
-}
-
 // awaitRefused makes every kube-apiserver with an external signer fetch the key set immediately, and returns when none
 // has the keys. It asks for what each publishes, because the private half may be gone. A kube-apiserver with key
 // files has them until it is restarted. The error names each that has them, and each that could not be asked.
@@ -224,7 +192,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked []ring.Removed, wit
 	for _, fact := range consistency.Stand(consistency.File{}, published).Facts {
 		silent := fact.Code == check.HostWithoutRing || fact.Code == check.RingUnreadable
 		if silent && !slices.Contains(without, fact.Host) {
-			unasked = oneLine(unasked, fmt.Errorf("%s: %s", fact.Message, fact.Remedy))
+			unasked = errors.Join(unasked, fmt.Errorf("%s: %s", fact.Message, fact.Remedy))
 		}
 	}
 	signer := slices.ContainsFunc(published.Entries, func(entry consistency.Entry) bool { return entry.Signer })
@@ -248,7 +216,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked []ring.Removed, wit
 		}
 		still := strings.Join(slices.Compact(names), ", ")
 		if !signer || o.Clock.Since(begun) > revokeWait || !o.sleep(ctx, nudgeInterval) {
-			return notes, oneLine(fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export --kubeadm) and "+
+			return notes, errors.Join(fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export --kubeadm) and "+
 				"restart it; with the external signer, start our process on that host; then run the command again", still), unasked)
 		}
 		o.progress("still accepted by "+still, 0)

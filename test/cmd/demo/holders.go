@@ -84,7 +84,7 @@ func (h *keyHolders) begin(ctx context.Context, dir string) error {
 	}
 	return await.Poll(ctx, func(context.Context) error {
 		uri, err := os.ReadFile(h.path("transit/uri"))
-		h.transitURI = strings.Replace(string(uri), "KEY", "transit", 1)
+		h.transitURI = string(uri)
 		return err
 	})
 }
@@ -117,11 +117,18 @@ func (h *keyHolders) importKey(ctx context.Context) error {
 		fmt.Sprintf("%x", "imported"), "--pin", pin); err != nil {
 		return err
 	}
-	spec := fmt.Appendf(nil, "uri: %s\nalgorithm: P-256\n", h.pkcs11URI("imported"))
-	if err := errors.Join(os.Remove(file), os.WriteFile(h.path("keys/imported.yaml"), spec, 0o600)); err != nil {
+	if err := os.Remove(file); err != nil {
 		return err
 	}
-	return h.awaitSocket(ctx, "imported")
+	return h.nameKey(ctx, "imported", h.pkcs11URI("imported"))
+}
+
+// nameKey writes the file of a key and awaits its socket.
+func (h *keyHolders) nameKey(ctx context.Context, name, uri string) error {
+	if err := os.WriteFile(h.path("keys/"+name+".yaml"), fmt.Appendf(nil, "uri: %s\nalgorithm: P-256\n", uri), 0o600); err != nil {
+		return err
+	}
+	return h.awaitSocket(ctx, name)
 }
 
 func (h *keyHolders) awaitSocket(ctx context.Context, name string) error {

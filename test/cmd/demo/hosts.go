@@ -122,9 +122,7 @@ func (d *rotation) live() []*host {
 func (d *rotation) apiServers() []string {
 	flags := []string{"--kubeconfig=" + d.cluster.Kubeconfig()}
 	for _, h := range d.live() {
-		if h.Cluster != d.cluster {
-			flags = append(flags, "--apiserver="+h.Config().Host)
-		}
+		flags = append(flags, "--apiserver="+h.Config().Host)
 	}
 	return flags
 }

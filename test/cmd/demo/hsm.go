@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,15 +56,15 @@ func (d *hsm) keysAreMade(ctx context.Context) error {
 	if err := d.importKey(ctx); err != nil {
 		return err
 	}
+	if _, err := output(ctx, "pkcs11-tool", "--module", softHSM, "--token-label", "demo", "--login", "--pin", pin, "--keypairgen",
+		"--key-type", "EC:prime256v1", "--label", "made", "--id", fmt.Sprintf("%x", "made"), "--sensitive", "--usage-sign"); err != nil {
+		return err
+	}
 	for name, uri := range map[string]string{"made": d.pkcs11URI("made"), "transit": d.transitURI} {
-		said, err := output(ctx, os.Getenv(helperVariable), "create", name, "--keys-dir="+d.path("keys"), "--uri="+uri, "--algorithm=P-256")
-		if err != nil {
+		if err := d.nameKey(ctx, name, uri); err != nil {
 			return err
 		}
-		if err := d.awaitSocket(ctx, name); err != nil {
-			return err
-		}
-		d.notef("command", "sa-kms-signer create %s --uri=%s...\n%s", name, strings.SplitN(uri, "?", 2)[0], said)
+		d.notef("file", "%s.yaml of sa-kms-signer has %s...", name, strings.SplitN(uri, "?", 2)[0])
 	}
 	shown, err := output(ctx, "pkcs11-tool", "--module", softHSM, "--token-label", "demo", "--login", "--pin", pin,
 		"--list-objects", "--type", "privkey")

@@ -6,11 +6,7 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
@@ -19,9 +15,9 @@ import (
 )
 
 var beforeOurs = check.Fact{
-	Code: "webhook-before-ours", Message: "kube-apiserver calls MutatingWebhookConfigurations for new Pods before " + registration.Name,
-	Cost:   "they see Pods without account and token",
-	Remedy: "rename them so that they sort after " + registration.Name + ", or set reinvocationPolicy: IfNeeded",
+	Code: "webhook-before-ours", Message: "policies and webhooks change new Pods before our webhook",
+	Cost:   "they see Pods without account, token and pull secrets",
+	Remedy: "have a webhook sort after " + registration.Name + "; write a policy so that it needs none of these (docs/comparison.md)",
 }
 
 // checkWebhook checks the registration and has a Pod created with dryRun. Without a registration
@@ -32,50 +28,23 @@ func (c *cluster) checkWebhook(ctx context.Context) (check.Result, error) {
 		return check.Result{}, err
 	}
 	bound := registration.Bound(registered)
-	early, unlisted := c.earlier(ctx, bound)
-	// The Pod is tried even if these are not known.
 	tried, err := c.trial(ctx)
-	found := check.Result{Findings: slices.Concat(registration.Findings(registered), early, tried.findings), Note: "not registered"}
+	var early []string
+	if bound || tried.called {
+		var unlisted error
+		early, unlisted = registration.Earlier(ctx, c.Client, !bound)
+		err = errors.Join(err, unlisted)
+	}
+	found := check.Result{
+		Findings: slices.Concat(registration.Findings(registered), beforeOurs.Found().About(early), tried.findings), Note: "not registered",
+	}
 	switch {
 	case bound:
 		found.Note = "kube-apiserver calls it"
 	case tried.called:
 		found.Note = "not registered in the API, kube-apiserver calls it by its files"
 	}
-	return found, errors.Join(unlisted, err)
-}
-
-// earlier finds other webhooks that kube-apiserver calls for Pods before ours, in the order of the names of their
-// configurations. With the plugin of kube-apiserver, account and token would be there.
-func (c *cluster) earlier(ctx context.Context, bound bool) ([]check.Finding, error) {
-	if !bound {
-		return nil, nil
-	}
-	all, err := c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list MutatingWebhookConfigurations: %w", err)
-	}
-	var names []string
-	for i := range all.Items {
-		if other := &all.Items[i]; other.Name < registration.Name && slices.ContainsFunc(other.Webhooks, changesPods) {
-			names = append(names, other.Name)
-		}
-	}
-	return beforeOurs.Found().About(names), nil
-}
-
-func changesPods(webhook admissionregistrationv1.MutatingWebhook) bool {
-	if webhook.ReinvocationPolicy != nil && *webhook.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy {
-		return false // kube-apiserver calls it again after ours
-	}
-	has := func(list []string, value string) bool {
-		return slices.Contains(list, value) || slices.Contains(list, "*")
-	}
-	return slices.ContainsFunc(webhook.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-		create := slices.Contains(rule.Operations, admissionregistrationv1.Create) ||
-			slices.Contains(rule.Operations, admissionregistrationv1.OperationAll)
-		return create && has(rule.APIGroups, "") && (has(rule.Resources, "pods") || slices.Contains(rule.Resources, "*/*"))
-	})
+	return found, err
 }
 
 // tried is what kube-apiserver made of a Pod with dryRun. called reports whether our webhook has answered.

@@ -63,6 +63,25 @@ func admits(err error, named, mounted, answered bool) func(*testing.T, *cluster,
 	}
 }
 
+// policyThat is a MutatingAdmissionPolicy with an expression.
+func policyThat(name, resource, expression string) *admissionregistrationv1.MutatingAdmissionPolicy {
+	return &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{"CREATE"},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+				},
+			}}},
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType:          "ApplyConfiguration",
+				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: expression},
+			}},
+		},
+	}
+}
+
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	const entry, probe = "mutate.sa-controller-manager.webhook", "probe.sa-controller-manager.webhook"
@@ -78,7 +97,15 @@ func TestWebhook(t *testing.T) {
 		"Early": {reason: "it sees Pods without a token",
 			objects: append(registered(entry, nil), early("00-first", "pods", ""), early("zz-last", "pods", ""),
 				early("00-again", "pods", admissionregistrationv1.IfNeededReinvocationPolicy), early("00-other", "services", "")),
-			change: admits(nil, true, true, true), want: []string{"webhook-before-ours: 00-first"}},
+			change: admits(nil, true, true, true), want: []string{
+				"webhook-before-ours: MutatingWebhookConfiguration 00-again, MutatingWebhookConfiguration 00-first",
+			}},
+		"EarlyFiles": {
+			reason: "those of the API come later, and policies do not", objects: []runtime.Object{early("00-first", "pods", ""),
+				policyThat("pull", "pods", `Object{spec: Object.spec{imagePullSecrets: [Object.spec.imagePullSecrets{name: "x"}]}}`)},
+			change: admits(nil, true, true, true),
+			want:   []string{"webhook-before-ours: MutatingAdmissionPolicy pull (sets imagePullSecrets, and so the account's own are left out)"},
+		},
 		"EarlyUnbound": {
 			reason: "the plugin is before all of them", objects: []runtime.Object{early("00-first", "*", "")},
 			change: admits(nil, true, true, false),

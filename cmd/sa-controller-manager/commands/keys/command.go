@@ -41,10 +41,8 @@ One key is always ahead: the next key is published long before it signs. So
 
 What others verify tokens with, and whether that is right: keys jwks.
 
-Every command may be interrupted and run again. One that refuses says what to do.
-Where there are several control-plane nodes, change the ring on one of them and bring the
-file to the others with "keys import". A container must mount the directory of the file,
-which is replaced whenever it changes.
+Every command may be interrupted and run again. One that refuses says what to do. Change the
+ring on one control-plane node and bring the file to the others with "keys import".
 
 Exit code: 0 if it is done or nothing is to be done, 1 if it was refused or could not be
 done, and 2 if "list" has found something that is wrong.`
@@ -78,7 +76,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Args:  cli.NoArguments,
 	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newNextCommand(client), newRollbackCommand(client),
 		newPruneCommand(client), newRevokeCommand(client), newForgetCommand(client),
-		newExportCommand(), newImportCommand(client), NewJWKSCommand(client))
+		newExportCommand(), newImportCommand(client), newPublishCommand(), NewJWKSCommand(client))
 }
 
 // newCommandOptions adds the flags to cmd.
@@ -96,7 +94,7 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc) *commandOption
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
 		"Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
 	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,
-		"`URL` of one more kube-apiserver that must accept a key, as in --master. Without it those behind the Service kubernetes are asked, "+
+		"`URL` of a kube-apiserver, as in --master; name each of them once. Without it those behind the Service kubernetes are asked, "+
 			"each at its own address.")
 	cmd.Flags().StringVar(&o.account, "account", o.account,
 		"ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")

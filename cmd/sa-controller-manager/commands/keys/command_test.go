@@ -191,7 +191,7 @@ func TestKeysCommandsRefuse(t *testing.T) {
 // what kube-apiserver says, because it cannot be asked.
 func TestKeysRevoke(t *testing.T) {
 	t.Parallel()
-	const question = "every token signed with [\"" + rsaID + "\"] will be refused"
+	const question = "every token signed with [\"" + rsaID + "\"] will be refused, those in Secrets until they are filled again"
 	const revoked = "revoked, but: it is not known"
 	cases := map[string]struct {
 		reason  string
@@ -312,6 +312,19 @@ func TestExportKubeadm(t *testing.T) {
 		!strings.Contains(got.Stderr, "sa.key stays as it is: kep740:hsm has the private half of key hsm/1") ||
 		!strings.Contains(got.Stderr, "key hsm/1 is left out") {
 		t.Errorf("with an HSM: %d keys (%v), %+v", len(public), err, got)
+	}
+
+	// Without the HSM: a new key each time, which the ring has not.
+	ids := []string{testkeys.Parse(before).ID()}
+	for range 2 {
+		got := keysCommand(t, remote.Path(), "export", "--kubeadm="+dir, "--new-key")
+		id := testkeys.Parse(read("sa.key")).ID()
+		public, err := signing.ParsePublicKeys(read("sa.pub"))
+		if got.Code != 0 || err != nil || len(public) != 3 || public[0].ID != id || slices.Contains(ids, id) ||
+			!bytes.Equal(read("sa.key.previous"), before) {
+			t.Errorf("a new key: %s, %d keys (%v), %+v", id, len(public), err, got)
+		}
+		ids, before = append(ids, id), read("sa.key")
 	}
 }
 

@@ -23,14 +23,16 @@ import (
 // newExportCommand writes the files that kube-apiserver reads.
 func newExportCommand() *cobra.Command {
 	var directory string
+	var newKey bool
 	cmd := &cobra.Command{
 		Use:   "export --kubeadm",
 		Short: "Write the key files that kube-apiserver reads",
 		Long: `Write kubeadm's two files: sa.pub with all public keys, so that a kube-apiserver that is
 restarted accepts the next key before it signs, and then sa.key with the key that signs. The first key
 of sa.pub is that of sa.key, because kubeadm compares them when a control-plane node joins. If
-another process has the key that signs, sa.key stays as it is. Modes and owners stay; a new
-sa.key gets mode 0600.`,
+another process has the key that signs, sa.key stays as it is; if that process is lost, --new-key
+writes a new RSA key, with which the components sign after "kubeadm handback": copy both files to
+the other nodes. Modes and owners stay; a new sa.key gets mode 0600.`,
 		Example: `  sa-controller-manager keys export --service-account-key-ring=ring.json --kubeadm`,
 		Args:    cli.NoArguments,
 	}
@@ -38,6 +40,8 @@ sa.key gets mode 0600.`,
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&directory, "kubeadm", directory, "Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
 	cmd.Flags().Lookup("kubeadm").NoOptDefVal = "/etc/kubernetes/pki"
+	cmd.Flags().BoolVar(&newKey, "new-key", newKey,
+		"Write a new private key, which is in no ring. The previous sa.key becomes sa.key.previous.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := o.validateRing()
 		if directory == "" {
@@ -46,7 +50,7 @@ sa.key gets mode 0600.`,
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		return export(cmd.ErrOrStderr(), ring.At(o.ring), directory)
+		return export(cmd.ErrOrStderr(), ring.At(o.ring), directory, newKey)
 	}
 	return cmd
 }
@@ -63,19 +67,15 @@ func newImportCommand(client cli.ClientFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Replace the ring by a newer copy of it, such as that of another node",
-		Long: `Replace the ring by another copy of it, such as that of the node on which it is rotated. A
-copy that is older is refused, and so is one that has not come from the ring that is
-here: then the ring was changed in two places, and a key that signs here may be missing
-there. If the ring is not there yet, it is made. If both are the same, nothing is changed.
+		Long: `Replace the ring by a newer copy of it, such as that of the node on which it is rotated. If there is
+none, it is made. A copy is refused that is older, or that has not come from the ring that is
+here; with --kubeconfig also one that is older than the ring that this host has used, or that
+has come from no ring that is published.
 
---join-fork is the way out of a ring that was changed in two places. The ring here stays
-and goes on signing with its key; the keys that only the copy has come in as retired ones,
-with their public halves. Nothing is lost but what was revoked: what was signed in either
-place verifies. Bring the result to the place that the copy is from.
-
-With --kubeconfig a copy is refused too that is older than the ring that this host has used,
-such as a backup from before a rotation. If no host has that ring any more, --accept-older
-makes the copy the newest ring.
+--join-fork is the way out of a ring that was changed in two places: the ring here goes on
+signing with its key, and the keys that only the copy has become retired ones. Bring the
+result to the place that the copy is from. --accept-older makes a backup the newest ring
+where no host has a newer one.
 
 The FILE has private keys. Remove it when it is imported.`,
 		Example: importExamples,
@@ -97,7 +97,7 @@ The FILE has private keys. Remove it when it is imported.`,
 
 // export writes the files that kube-apiserver reads at its start: it must be able to verify with every key before it
 // signs with another one.
-func export(stderr io.Writer, from *ring.File, directory string) error {
+func export(stderr io.Writer, from *ring.File, directory string, newKey bool) error {
 	state, err := from.Read()
 	if err != nil {
 		return err
@@ -119,6 +119,9 @@ func export(stderr io.Writer, from *ring.File, directory string) error {
 	public, notes, err := publicKeyFile(state, first)
 	if err != nil {
 		return err
+	}
+	if newKey {
+		return writeNewKey(stderr, key, filepath.Join(directory, "sa.pub"), public)
 	}
 	if err := atomicfile.Write(filepath.Join(directory, "sa.pub"), public, 0o644); err != nil {
 		return err
@@ -152,4 +155,31 @@ func publicKeyFile(state ring.State, first string) (data []byte, notes []string,
 	}
 	data, err = signing.EncodePublicKeys(keys...)
 	return data, notes, err
+}
+
+// writeNewKey writes a new private key, and before that its public half in front of all others.
+func writeNewKey(stderr io.Writer, private, public string, others []byte) error {
+	key, err := signing.GenerateKey("RSA-2048")
+	if err != nil {
+		return err
+	}
+	own, err := signing.EncodePublicKeys(key.Public())
+	if err != nil {
+		return err
+	}
+	previous, err := os.ReadFile(private)
+	if err == nil {
+		err = atomicfile.Write(private+".previous", previous, 0o600)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		return err // it names the path
+	}
+	if err := atomicfile.Write(public, slices.Concat(own, others), 0o644); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(private, key.PEM(), 0o600); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "Key %s is new, in %s and %s: copy both to the other nodes.\n", key.ID(), private, public)
+	return nil
 }

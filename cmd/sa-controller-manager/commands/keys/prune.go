@@ -54,20 +54,14 @@ func newRevokeCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Have nothing accept keys of any role, for good: they do not come back by a verification key
 file, a copy, a backup or another ring. If the active key is among them, the next one signs;
 if that is named too, a new one. --active names the key that the newest published ring signs
-with; once that is one which signs because another one was revoked, nothing more is revoked.
-"keys list" prints the command for a file that has leaked. Either may be run again, and then
-only checks what is left to do.
-
-On a terminal the command says which tokens will be refused, and asks for confirmation.
-Elsewhere it wants --yes.
+with, unless that signs because another one was revoked: the command may be run again, and
+then only checks what is left to do. "keys list" prints it for a file that has leaked.
 
 The revocation is published first, and every host with the external signer follows without a
-copy. Then the file is changed, if it is the newest ring. The command exits with 0 when each
-known kube-apiserver was asked and none has the keys. It names those that have them, one with
-key files until it is restarted without them, and those that it could not ask.
-kube-apiserver may accept a token that it has seen before for 10 s more, and a kubelet for
-two minutes; open watches stay open. Token Secrets of the keys are filled again. What is
-left to do, and how long relying parties go on accepting the keys, is printed.`,
+copy. The exit code is 0 when each known kube-apiserver was asked and none has the keys. What
+is left to do is printed. Token Secrets of the keys are filled again.
+
+On a terminal the command asks for confirmation. Elsewhere it wants --yes.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)

@@ -27,20 +27,16 @@ const rotateDescription = `Sign with the next key from now on. The active key is
 key of the same kind is made. Then bring the ring to the other hosts, in any order: until
 it is there, each of them signs with the key that it has.
 
-It is refused, and says what to do, while
-- another host has a newer ring or a forked one, or the file is older than one that this host
-  has used,
-- a host that was ever seen does not have the next key or cannot sign with it: a host that is
-  away may come back, until "keys forget" or --without-host says that it does not,
-- a kube-apiserver that was ever seen cannot be asked,
-- a kube-apiserver refuses a token of the next key,
-- a cache may have a copy of the key set without the next key: for --cache-age after the key
-  was published, or
-- relying parties outside of the cluster do not have the next key: --published-issuer.
+It is refused, with the way out, unless this ring is the newest, every host that was ever seen has the
+next key and can sign with it, every kube-apiserver that was ever seen accepts it, and caches
+and relying parties have it: --cache-age, --published-issuer. A host that is away counts, until
+"keys forget" or --without-host says that it does not come back.
 
-A next key in another process is never followed by one in the file: name it with
---next-key. With --if-older-than a timer may run this as often as it likes: it exits with 0
-while the active key is young, and with 1 if a rotation is due and refused.`
+While no host could sign with the active key for ten minutes, caches do not count, as with
+--force, unless a timer gives --if-older-than.
+
+With --if-older-than a timer may run this as often as it likes: it exits with 0 while the
+active key is young, and with 1 if a rotation is due and refused.`
 
 func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 	var rotate operator.RotateOptions
@@ -85,6 +81,11 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 		state, err := op.File.Read()
 		if err != nil {
 			return err
+		}
+		if olderThan == 0 { // a timer never rotates under relying parties
+			rotate.Lost = func(caches error) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "As with --force: no host could sign with the active key for ten minutes, and %v.\n", caches)
+			}
 		}
 		// A key that was activated in the future is of a wrong clock: it may be as old as any.
 		active := state.Active()

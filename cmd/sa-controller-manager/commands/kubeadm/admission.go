@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/internal/check"
 )
 
@@ -29,8 +30,8 @@ const adminFlags = " --kubeconfig=/etc/kubernetes/admin.conf"
 // checkPlugin refuses to turn kube-apiserver's plugin off if our process, by the flags of our manifest, does
 // not do all of its work, nor by the file that they name. Flags that only another version knows do not matter.
 // Otherwise it reports whether ours is ordinary, see resolve.Ordinary.
-func (c *Config) checkPlugin(manifest []byte) (ordinary bool, _ error) {
-	o, err := ownOptions(manifest, "admission-control", "enable-admission-plugins", "disable-admission-plugins",
+func (c *Config) checkPlugin(own staticpod.Command) (ordinary bool, _ error) {
+	o, err := ownOptions(own, "admission-control", "enable-admission-plugins", "disable-admission-plugins",
 		component.AdmissionConfigFlag, "webhook-port", "webhook-failure-policy", "pod-token", "limit-secret-references")
 	if err != nil {
 		return false, err

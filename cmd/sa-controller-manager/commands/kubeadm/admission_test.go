@@ -55,7 +55,7 @@ func TestCheckPlugin(t *testing.T) {
 				p.write(t, "pki/"+file+".yaml", []byte(admissionHead+
 					"- name: ServiceAccount\n  configuration:\n    mountServiceAccountToken: "+mount+"\n"))
 			}
-			ordinary, err := p.config.checkPlugin(staticpodtest.Own(append([]string{theKey}, tc.args...)))
+			ordinary, err := p.config.checkPlugin(append([]string{theKey}, tc.args...))
 			wantError(t, name, err, p.located(tc.want))
 			if ordinary != tc.ordinary {
 				t.Errorf("ordinary: %t, want %t", ordinary, tc.ordinary)

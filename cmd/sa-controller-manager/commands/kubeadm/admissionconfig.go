@@ -5,6 +5,7 @@ package kubeadm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -38,14 +39,30 @@ func (c *Config) source(m *staticpod.Manifest, file string) ([]byte, error) {
 	return os.ReadFile(c.onNode(host)) // its error names the path
 }
 
-// admissionConfig returns the operator's --admission-control-config-file, or an empty one, with our
-// directories. What it does not change means the same in the copy.
-func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
-	values, err := m.Flag(component.AdmissionConfigFlag)
+// copyOf returns what kube-apiserver is to read: the operator's --admission-control-config-file, or an empty one, with
+// our directories. What it does not change means the same in the copy. A kube-apiserver that reads an older copy keeps it.
+func (c *Config) copyOf(o *observed, m *staticpod.Manifest) ([]byte, error) {
+	reads := o.apiServer().ReadsFiles() && o.copied != nil
+	if reads && !bytes.HasPrefix(o.copied, []byte(copyHead)) {
+		return o.copied, nil // of a cluster that was created with our process
+	}
+	content, err := c.admissionConfig(m)
 	if err != nil {
+		return nil, fmt.Errorf("--%s of %s: %w", component.AdmissionConfigFlag, component.APIServer, err)
+	}
+	if reads && !bytes.Equal(o.copied, content) {
+		return nil, fmt.Errorf("%s is not what a takeover makes of %s now, and kube-apiserver reads it only when it starts; "+
+			"first run: kubeadm handback --steps=%s", component.AdmissionConfigFile, cmp.Or(m.Command().Last(component.AdmissionConfigFlag),
+			"no file of yours"), StepAPIServer)
+	}
+	return content, nil
+}
+
+func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
+	if err := m.Understands(component.AdmissionConfigFlag); err != nil {
 		return nil, err
 	}
-	file := staticpod.Last(slices.DeleteFunc(values, func(v staticpod.Value) bool { return v.Text == component.AdmissionConfigFile }))
+	file := m.Command().Last(component.AdmissionConfigFlag)
 	var plugins []plugin
 	if file != "" {
 		data, err := c.source(m, file)
@@ -63,6 +80,7 @@ func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
 	}
 	directories := registration.StaticDirs(manifests.StaticDirectory)
 	for i, name := range append(component.WebhookPlugins(), policyPlugin) {
+		var err error
 		if plugins, err = c.extend(m, plugins, name, directories[i]); err != nil {
 			return nil, fmt.Errorf("%s: plugin %s: %w", file, name, err)
 		}

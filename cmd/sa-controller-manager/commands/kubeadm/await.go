@@ -70,12 +70,11 @@ const registrationCheck = "webhook-registration"
 
 // managerReady checks that our process is ready, and that it is not the one from before a rewrite. With a
 // query that excludes checks the Pod may be not ready.
-func (c *Config) managerReady(o *observed, query string) cli.Check {
-	manifest := c.ownManifest(o)
-	port := ownPort(manifest)
+func (c *Config) managerReady(d *desired, query string) cli.Check {
+	port := ownPort(d.own)
 	return func(ctx context.Context) error {
 		pod, err := c.mirror(ctx, manager)
-		if err == nil && !isOf(pod, manifest) {
+		if err == nil && !isOf(pod, d.manifest) {
 			return fmt.Errorf("the kubelet still runs Pod %s of the previous manifest", pod.Name)
 		}
 		if err := healthy(ctx, port, query); err != nil {
@@ -117,16 +116,6 @@ func (c *Config) bound(ctx context.Context) error {
 	return err
 }
 
-// ownManifest returns the manifest that our process runs with after the first step.
-func (c *Config) ownManifest(o *observed) []byte {
-	if c.writesOwn(o) {
-		return o.rendered
-	}
-	return o.manager
-}
-
-func (c *Config) writesOwn(o *observed) bool { return o.manager == nil || c.Rewrite }
-
 // healthy asks /readyz of our process. Its certificate is self-signed, and the answer is not secret.
 func healthy(ctx context.Context, port int, query string) error {
 	url := fmt.Sprintf("https://127.0.0.1:%d/readyz%s", port, query)
@@ -159,7 +148,7 @@ func failing(body string) string {
 // managerGone checks that our process has ended on this node. The mirror pod may go before the process
 // does.
 func (c *Config) managerGone(o *observed) cli.Check {
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ownPort(o.own())))
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ownPort(o.own)))
 	return func(ctx context.Context) error {
 		if _, err := c.mirror(ctx, manager); err == nil {
 			return errors.New("the kubelet has not stopped sa-controller-manager yet")

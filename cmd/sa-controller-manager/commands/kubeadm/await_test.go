@@ -107,7 +107,7 @@ func TestManagerReady(t *testing.T) {
 				client = fake.NewClientset(tc.pod)
 			}
 			c := Config{Node: "n", Client: client}
-			wantError(t, tc.reason, c.managerReady(&observed{manager: []byte(manifest)}, tc.query)(t.Context()), tc.want)
+			wantError(t, tc.reason, c.managerReady(&desired{manifest: []byte(manifest), own: component.OwnCommand([]byte(manifest))}, tc.query)(t.Context()), tc.want)
 		})
 	}
 }

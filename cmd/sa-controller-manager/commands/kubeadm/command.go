@@ -18,8 +18,8 @@ const kubeconfigDescription = `Issue a client certificate for system:sa-controll
 it and a kubeconfig that names it into a directory. A certificate with more than a third of its
 time left stays, and so does a kubeconfig that names another certificate.
 
-If the key of the CA is elsewhere, the command writes a request, client.csr: put the signed
-certificate beside it as client.crt, and run the command again.
+It signs with the certificate of ca.crt that ca.key belongs to. If the key of the CA is elsewhere,
+write a kubeconfig of your own there: the command leaves it as it is.
 
 With --apply-permissions, it also applies the roles, bindings and FlowSchemas of that user, as a
 member of system:masters for ten minutes. It removes no rule, and leaves a role with the
@@ -35,7 +35,7 @@ func NewCommand() *cobra.Command {
 		Short: "Add this program to a kubeadm control plane, or remove it",
 		Long:  description,
 		Args:  cli.NoArguments,
-	}, newKubeconfigCommand(), newTakeoverCommand(newPodFlags()), newHandbackCommand(), newStatusCommand())
+	}, newKubeconfigCommand(), newTakeoverCommand(newPodFlags()), newHandbackCommand(), newRestartCommand(), newStatusCommand())
 }
 
 func newKubeconfigCommand() *cobra.Command {
@@ -70,7 +70,7 @@ func newKubeconfigCommand() *cobra.Command {
 	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply the roles, bindings and FlowSchemas that the user needs.")
 	fs.BoolVar(&c.CreateSecrets, "create-secrets", c.CreateSecrets, "With --apply-permissions: also the role to create Secrets, for "+
 		"--token-secrets=auto and --service-account-key-ring.")
-	fs.BoolVar(&watch, "watch", watch, "Keep running: check every minute whether the certificate has to be renewed "+
-		"or a signed one is there, apply the permissions every four minutes, and retry after a failure.")
+	fs.BoolVar(&watch, "watch", watch, "Keep running: check every minute whether the certificate has to be renewed, "+
+		"apply the permissions every four minutes, and retry after a failure.")
 	return cmd
 }

@@ -4,9 +4,9 @@
 // Package kubeadm adds sa-controller-manager to a kubeadm control plane (Takeover) and removes it
 // again (Handback).
 //
-// Both read the node's files (observe), decide what is left to do without changing anything (plan),
-// print the plan, and then run its steps. A step writes the files that are not yet as wanted and waits
-// until the kubelet runs them. A step that times out ends the command with advice. Running the command
+// Both read the node's files (observe); a takeover decides what they are to become (desire). They then decide what is left
+// to do without changing anything (plan), print the plan, and run its steps. A step writes the files that are not yet as
+// wanted and waits until the kubelet runs them. A step that times out ends the command with advice. Running the command
 // again continues from there, because a finished step has nothing left to write.
 //
 // The order keeps Pods from being refused. A takeover starts our process and binds its webhook before
@@ -16,11 +16,9 @@
 // This package is the home of the order of the steps and of the proof that each waits for. What a step
 // does to the manifests of kube-apiserver and kube-controller-manager is in package component.
 //
-// Both manifests belong to the operator. A takeover appends flags to their command and rewrites nothing,
-// see package staticpod. Of flags that are given twice, lists add up and otherwise the last one counts.
-// So lines at the end are enough, can be removed without a trace, and fit into a kubeadm patch that
-// knows nothing about the rest of the command: a JSON patch, because a strategic merge patch would have
-// to hold the whole command and would undo what a newer kubeadm puts there.
+// Both manifests belong to the operator, and record.json says what was changed in them: it is written before them, and
+// a handback goes by it. A takeover appends flags to their command, and takes out only the key flags. Of flags that are
+// given twice, lists add up and otherwise the last one counts.
 //
 // What must never happen: a file in the manifests directory that is no manifest and that the kubelet
 // takes for one; a half-written manifest; kube-apiserver without its plugin while no webhook is bound.

@@ -5,15 +5,14 @@ package kubeadm
 
 import (
 	"bytes"
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing/ring"
 )
@@ -24,35 +23,42 @@ func Handback(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	return c.run(ctx, o, c.planHandback)
+	if err := c.checkStrayManifests(); err != nil {
+		return err
+	}
+	steps, err := c.planHandback(o)
+	if err != nil {
+		return err
+	}
+	return c.run(ctx, steps)
 }
 
 // planHandback returns the steps of a handback. None of them waits for our process, which may be what
 // is broken.
 func (c *Config) planHandback(o *observed) ([]step, error) {
-	changes, err := c.changes(o)
-	if err != nil {
-		return nil, err
-	}
-	kcm := step{name: StepControllerManager, summary: "kube-controller-manager has its ServiceAccount controllers again"}
-	api := step{name: StepAPIServer, summary: "kube-apiserver has its ServiceAccount plugin again"}
-	if err := c.planGiveBack(o, component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())), &api); err != nil {
-		return nil, err
-	}
-	if c.includes(StepControllerManager) {
-		if err := c.planGiveBack(o, component.ForControllerManager(), &kcm); err != nil {
+	w := written{c: c, record: o.record, data: o.recordFile}
+	var steps []step
+	for _, one := range []step{
+		{name: StepAPIServer, summary: "kube-apiserver has its ServiceAccount plugin again"},
+		{name: StepControllerManager, summary: "kube-controller-manager has its ServiceAccount controllers again"},
+	} {
+		if !c.includes(one.name) {
+			continue
+		}
+		if err := w.givesBack(&one, o); err != nil {
 			return nil, err
 		}
+		if o.manager == nil && o.recordFile == nil {
+			one.notes = append(one.notes, "This node is not taken over: no file is changed.")
+		}
+		steps = append(steps, one)
 	}
-	if o.manager == nil && len(api.writes) == 0 && len(kcm.writes) == 0 {
-		api.notes = append(api.notes, "This node is not taken over: no file is changed.")
-	}
-	return c.selectSteps(api, kcm, step{
+	rest := []step{{
 		name:    StepWebhook,
 		summary: "the webhook is unregistered",
 		guards:  []cli.Check{c.pluginOn, c.isNode(o)},
 		waits:   []cli.Check{c.unregister(o)},
-	}, step{
+	}, {
 		name:    StepManager,
 		summary: "sa-controller-manager ends, and its webhook configurations are deleted",
 		guards: []cli.Check{
@@ -60,7 +66,13 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 		},
 		writes: nodefile.Append(nil, c.manifest(manager), o.manager, nil),
 		waits:  []cli.Check{c.managerGone(o), c.deleteRegistration, c.unrestricted, c.forgetRing},
-	}), nil
+	}}
+	for _, one := range rest {
+		if c.includes(one.name) {
+			steps = append(steps, one)
+		}
+	}
+	return steps, nil
 }
 
 // forgetRing has no rotation on other nodes wait for the key ring of this one.
@@ -75,48 +87,71 @@ func (c *Config) forgetRing(ctx context.Context) error {
 	return err
 }
 
-// planGiveBack plans the writes and waits of a handback's step.
-func (c *Config) planGiveBack(o *observed, one component.Component, s *step) error {
-	f := o.files[one.Name]
-	before, err := f.Parse()
+// givesBack plans the writes and waits of a handback's step. The record goes last.
+func (w *written) givesBack(s *step, o *observed) error {
+	c, before := w.c, o.files[s.name]
+	after, notes, err := before.Handback()
 	if err != nil {
-		return fmt.Errorf("%w; correct it by hand, %s may have the original", err, c.backup(one.Name))
+		return c.damaged(s.name, err)
 	}
-	after, notes, err := one.Handback(f, before, cmp.Or(c.SigningKeyFile, component.OwnFlag(o.own(), component.KeyFlag)))
+	m, err := after.Parse()
 	if err != nil {
 		return err
 	}
-	if c.includes(one.Name) {
-		check := c.checkKeyFiles
-		if c.NewKey {
-			check = func(o *observed, name string, after *staticpod.Manifest) ([]string, error) {
-				return c.planNewKey(o, name, after, s)
-			}
+	problems, err := c.checkKeyFiles(o, s.name, m)
+	if err != nil {
+		return err
+	}
+	s.notes = append(notes, problems...)
+	s.advice = "Look at the log of " + s.name + " (crictl ps -a; crictl logs) and of the kubelet.\n" + again + "."
+	s.waits = []cli.Check{c.runs(s.name, m.Command())}
+	// Edits since the takeover become part of the backup, so that nothing is taken out of them twice.
+	s.writes = nodefile.Append(s.writes, c.backup(s.name), before.Backup, after.Backup)
+	s.writes = nodefile.Append(s.writes, c.manifest(s.name), before.Manifest, after.Manifest)
+	s.writes = nodefile.Append(s.writes, c.patch(s.name), before.Patch, nil)
+	if s.name == component.APIServer {
+		s.notes = append(s.notes, c.ownIsGone(o, before, after)...)
+		if bytes.HasPrefix(o.copied, []byte(copyHead)) && m.Command().Last(component.AdmissionConfigFlag) != component.AdmissionConfigFile {
+			s.writes = nodefile.Append(s.writes, c.onNode(component.AdmissionConfigFile), o.copied, nil)
 		}
-		problems, err := check(o, one.Name, after)
-		if err != nil {
-			return err
-		}
-		notes = append(notes, problems...)
 	}
-	switch gone := before != after && one.Name == component.APIServer && !o.ownIsThere(); {
-	case gone && o.managerBackup == nil:
-		notes = append(notes, "Our manifest is gone or damaged, so the keys in use are unknown "+
-			"and are not compared with the key files that come back.")
-	case gone:
-		notes = append(notes, "Our manifest is gone or damaged. The keys in use are taken from "+c.backup(manager)+".")
-	}
-	s.notes = notes
-	s.advice = "Look at the log of " + one.Name + " (crictl ps -a; crictl logs) and of the kubelet.\n" + again + "."
-	s.writes = nodefile.Append(s.writes, c.manifest(one.Name), f.Manifest, after.Bytes())
-	s.writes = nodefile.Append(s.writes, c.patch(one.Name), f.Patch, nil)
-	s.waits = []cli.Check{c.runs(one.Name, after.Command())}
-	if one.Name != component.APIServer {
-		return nil
-	}
-	copied, err := nodefile.Read(c.onNode(component.AdmissionConfigFile))
-	if bytes.HasPrefix(copied, []byte(copyHead)) && !bytes.Contains(after.Bytes(), []byte(component.AdmissionConfigFile)) {
-		s.writes = nodefile.Append(s.writes, c.onNode(component.AdmissionConfigFile), copied, nil)
-	}
+	record, err := w.next(after)
+	s.writes = append(s.writes, record...)
 	return err
+}
+
+// ownIsGone says what is compared with the key files if our manifest is gone.
+func (c *Config) ownIsGone(o *observed, before, after component.Files) []string {
+	switch {
+	case o.current != nil || bytes.Equal(before.Manifest, after.Manifest):
+		return nil
+	case o.managerBackup == nil:
+		return []string{"Our manifest is gone or damaged, so the keys in use are unknown " +
+			"and are not compared with the key files that come back."}
+	}
+	return []string{"Our manifest is gone or damaged. The keys in use are taken from " + c.backup(manager) + "."}
+}
+
+// answers checks that there is a kube-apiserver to ask.
+func (c *Config) answers(context.Context) error {
+	_, err := c.Client.Discovery().ServerVersion()
+	return err
+}
+
+// wayBack offers to restore what kube-apiserver had, where it does not answer after a takeover that was interrupted.
+func (c *Config) wayBack(ctx context.Context, o *observed, silent error) error {
+	silent = fmt.Errorf("kube-apiserver does not answer: %w", silent)
+	if ctx.Err() != nil || c.Confirm != nil && !c.Confirm(ctx, silent.Error()+"\nA takeover has changed its manifest. Put the previous one back?") {
+		return fmt.Errorf("%w; kubeadm handback --steps=%s puts its previous manifest back", silent, StepAPIServer)
+	}
+	back := *c
+	back.Steps, back.Confirm = []string{StepAPIServer}, nil
+	steps, err := back.planHandback(o)
+	if err == nil {
+		err = back.run(ctx, steps)
+	}
+	if err != nil {
+		return errors.Join(silent, err)
+	}
+	return fmt.Errorf("%w; its previous manifest is back", silent)
 }

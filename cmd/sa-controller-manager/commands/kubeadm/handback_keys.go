@@ -6,12 +6,11 @@ package kubeadm
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
+	"strings"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
@@ -27,12 +26,23 @@ type inUse struct {
 	own, verify []signing.PublicKey
 	// foreign has the signers of keys whose IDs they have chosen, by key ID.
 	foreign map[string]string
+	// ring is empty if our manifest names none.
+	ring ring.State
+}
+
+// revoked refuses to give a key back, whatever flag is given.
+func (k *inUse) revoked(file string, key signing.PublicKey) error {
+	if !k.ring.IsRevoked(key) {
+		return nil
+	}
+	return fmt.Errorf("%s holds key %s, which was revoked: kube-apiserver would accept its tokens again; take it out, "+
+		"or have \"keys export --kubeadm\" write the file", file, key.ID)
 }
 
 // keysInUse reads the keys that our manifest names.
 func (c *Config) keysInUse(o *observed) (*inUse, error) {
 	k := &inUse{foreign: map[string]string{}}
-	if file := component.OwnFlag(o.own(), component.KeyRingFlag); file != "" {
+	if file := o.own.Last(component.KeyRingFlag); file != "" {
 		state, err := ring.At(c.onNode(file)).Read()
 		if err != nil {
 			return nil, fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
@@ -48,8 +58,9 @@ func (c *Config) keysInUse(o *observed) (*inUse, error) {
 				k.foreign[key.ID] = key.Signer
 			}
 		}
+		k.ring = state
 		k.active, k.signer = state.Active().PublicKey, state.Active().Signer
-	} else if file := component.OwnFlag(o.own(), component.KeyFlag); file != "" {
+	} else if file := o.own.Last(component.KeyFlag); file != "" {
 		key, err := cli.ReadFile(component.KeyFlag, c.onNode(file), signing.ParsePrivateKey)
 		if err != nil {
 			return nil, fmt.Errorf("our %w", err)
@@ -58,7 +69,7 @@ func (c *Config) keysInUse(o *observed) (*inUse, error) {
 	} else {
 		return k, nil
 	}
-	for _, file := range component.OwnFlags(o.own(), component.VerifyKeyFlag) {
+	for _, file := range o.own.All(component.VerifyKeyFlag) {
 		found, err := cli.ReadFile(component.VerifyKeyFlag, c.onNode(file), signing.ParsePublicKeys)
 		if err != nil {
 			return nil, fmt.Errorf("our %w", err)
@@ -76,51 +87,68 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 	if name == component.APIServer {
 		signs = component.SigningKeyFlag
 	}
-	flags, err := after.Flags(component.VerifyKeyFlag, signs) // kube-controller-manager verifies nothing
-	if err != nil {
+	if err := after.Understands(component.VerifyKeyFlag, signs); err != nil {
 		return nil, err
 	}
+	verifies := after.Command().All(component.VerifyKeyFlag) // kube-controller-manager has none
 	var problems []error
 	keys, err := c.keysInUse(o)
 	if err != nil {
 		keys, problems = &inUse{}, []error{fmt.Errorf("the keys in use are unknown: %w", err)}
 	}
 	var known []signing.PublicKey
-	for _, file := range flags[component.VerifyKeyFlag] {
-		found, err := cli.ReadFile(component.VerifyKeyFlag, c.localPath(after, file.Text), signing.ParsePublicKeys)
+	var revoked []error
+	for _, file := range verifies {
+		found, err := cli.ReadFile(component.VerifyKeyFlag, c.localPath(after, file), signing.ParsePublicKeys)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s would not start: it gets back %w", name, err))
 		}
 		known = append(known, found...)
+		for _, key := range found {
+			revoked = append(revoked, keys.revoked(c.localPath(after, file), key))
+		}
 	}
-	if files := after.Written(component.VerifyKeyFlag); files != "" {
+	if files := strings.Join(verifies, " "); files != "" {
 		problems = append(problems, keys.foreignProblems()...)
 		for _, key := range keys.lackedBy(known) {
 			problems = append(problems, fmt.Errorf("%s does not hold key %s (%s), "+
 				"and kube-apiserver would refuse all its tokens after the handback", files, key.ID, key.Algorithm))
 		}
 	}
-	if file := staticpod.Last(flags[signs]); file != "" || keys.signer != "" {
-		problems = append(problems, keys.cannotSign(name, signs, c.localPath(after, file)))
+	if file := after.Command().Last(signs); file != "" || keys.signer != "" {
+		key, err := cli.ReadFile(signs, c.localPath(after, file), signing.ParsePrivateKey)
+		if err == nil {
+			revoked = append(revoked, keys.revoked(c.localPath(after, file), key.Public()))
+		}
+		problems = append(problems, keys.cannotSign(name, c.localPath(after, file), key, err, known))
+	}
+	if err := errors.Join(revoked...); err != nil {
+		return nil, err
 	}
 	return c.unlessSkipped(slices.DeleteFunc(problems, func(err error) bool { return err == nil }))
 }
 
-// cannotSign returns why a component must not sign with a private key file.
-func (k *inUse) cannotSign(name, flag, file string) error {
-	if k.signer != "" {
-		return fmt.Errorf("key %s signs now, and %s has its private half, which %s needs in a file; rotate to a key in a file first, "+
-			"or if that process is lost, --new-key writes one", k.active.ID, k.signer, name)
-	}
-	key, err := cli.ReadFile(flag, file, signing.ParsePrivateKey)
-	if err != nil {
+// cannotSign returns why a component must not sign with a key of a file: only with the active one or, where another
+// process has that, with one that no ring has had and that kube-apiserver verifies with, as "keys export --new-key" makes.
+func (k *inUse) cannotSign(name, file string, key *signing.PrivateKey, err error, verified []signing.PublicKey) error {
+	switch {
+	case err != nil && k.signer == "":
 		return fmt.Errorf("%s would sign nothing: it gets back %w", name, err)
+	case err == nil && (k.active.ID == "" || key.ID() == k.active.ID || k.signer != "" && k.isNew(key.Public()) &&
+		(name != component.APIServer || contains(verified, key.ID()))):
+		return nil
+	case k.signer != "":
+		return fmt.Errorf("key %s signs now, and %s has its private half, which %s needs in a file; rotate to a key in a file first, "+
+			"or if that process is lost, \"keys export --kubeadm --new-key\" writes one", k.active.ID, k.signer, name)
 	}
-	if k.active.ID != "" && key.ID() != k.active.ID {
-		return fmt.Errorf("%s holds key %s, and %s would sign with it after the handback; key %s (%s) signs now",
-			file, key.ID(), name, k.active.ID, k.active.Algorithm)
-	}
-	return nil
+	return fmt.Errorf("%s holds key %s, and %s would sign with it after the handback; key %s (%s) signs now",
+		file, key.ID(), name, k.active.ID, k.active.Algorithm)
+}
+
+// isNew reports whether the ring has never had a key.
+func (k *inUse) isNew(key signing.PublicKey) bool {
+	gone := slices.ContainsFunc(k.ring.Removed, func(gone ring.Removed) bool { return gone.Is(key) })
+	return !gone && !contains(k.own, key.ID)
 }
 
 // unlessSkipped returns problems with keys as one error or, with SkipKeyCheck, as notes.
@@ -156,70 +184,10 @@ func (k *inUse) foreignProblems() (problems []error) {
 // lackedBy returns the keys in use that are not among known ones and could be in a file.
 func (k *inUse) lackedBy(known []signing.PublicKey) []signing.PublicKey {
 	return slices.DeleteFunc(slices.Concat(k.own, k.verify), func(key signing.PublicKey) bool {
-		return k.foreign[key.ID] != "" || contains(known, key.ID)
+		return k.foreign[key.ID] != "" || contains(known, key.ID) || k.ring.IsRevoked(key)
 	})
 }
 
 func contains(keys []signing.PublicKey, id string) bool {
 	return slices.ContainsFunc(keys, func(key signing.PublicKey) bool { return key.ID == id })
-}
-
-// planNewKey plans a new private key for both components, and all public keys in use for kube-apiserver.
-// It needs neither our process nor one that has a key. A private key that is not ours and that
-// kube-apiserver verifies with stays: an earlier call has made it, perhaps on another node.
-func (c *Config) planNewKey(o *observed, name string, after *staticpod.Manifest, s *step) (notes []string, err error) {
-	if name != component.APIServer {
-		return nil, nil // it gets the same file
-	}
-	flags, err := after.Flags(component.VerifyKeyFlag, component.SigningKeyFlag)
-	if err != nil {
-		return nil, err
-	}
-	private, public := staticpod.Last(flags[component.SigningKeyFlag]), staticpod.Last(flags[component.VerifyKeyFlag])
-	if private == "" || public == "" {
-		return nil, fmt.Errorf("--new-key: %s gets no --%s and --%s back", name, component.SigningKeyFlag, component.VerifyKeyFlag)
-	}
-	keys, err := c.keysInUse(o)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.writeNewKey(keys, s, c.localPath(after, private), c.localPath(after, public)); err != nil {
-		return nil, err
-	}
-	return c.unlessSkipped(keys.foreignProblems())
-}
-
-// writeNewKey adds the writes of a new key to a step. What was in the private key file is kept beside it.
-func (c *Config) writeNewKey(keys *inUse, s *step, private, public string) error {
-	before, err := nodefile.Read(private)
-	if err != nil {
-		return err
-	}
-	verified, err := nodefile.Read(public)
-	if err != nil {
-		return err
-	}
-	known, _ := signing.ParsePublicKeys(verified) // a file without keys gets them
-	missing, first := keys.lackedBy(known), []byte(nil)
-	if present, err := signing.ParsePrivateKey(before); err != nil || contains(keys.own, present.ID()) || !contains(known, present.ID()) {
-		pair, err := signing.GenerateKey("RSA-2048")
-		if err != nil {
-			return err
-		}
-		if before != nil {
-			copied := filepath.Join(c.BackupDir, filepath.Base(private)+"."+c.Clock.Now().UTC().Format("20060102150405"))
-			s.writes = append(s.writes, nodefile.Write{Path: copied, After: before, Secret: true})
-		}
-		s.writes = append(s.writes, nodefile.Write{Path: private, Before: before, After: pair.PEM(), Secret: true})
-		// kubeadm compares the first key with the private one when a control-plane node joins.
-		if first, err = signing.EncodePublicKeys(pair.Public()); err != nil {
-			return err
-		}
-	}
-	encoded, err := signing.EncodePublicKeys(signing.NewKeySet(missing...).All()...)
-	if err != nil || len(missing)+len(first) == 0 {
-		return err
-	}
-	s.writes = nodefile.Append(s.writes, public, verified, slices.Concat(first, verified, []byte("\n"), encoded))
-	return nil
 }

@@ -111,8 +111,9 @@ func TestHandbackForgetsTheRing(t *testing.T) {
 	p := newControlPlane(t, "v1.37")
 	host, err := consistency.HostName()
 	testutil.Must(t, err)
-	client := fake.NewClientset()
+	client := fake.NewClientset(clitest.IdentityLeases(host)...)
 	p.config.Client = client
+	testutil.Must(t, p.config.forgetRing(t.Context())) // nothing is published
 	testutil.Must(t, consistency.Edit(t.Context(), client, func(p *consistency.Published) error {
 		for _, name := range []string{host, "another"} {
 			p.Entries = append(p.Entries, consistency.Entry{Host: name, History: []string{"1:x"}})

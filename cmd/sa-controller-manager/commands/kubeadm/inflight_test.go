@@ -39,8 +39,7 @@ func TestCheckInFlight(t *testing.T) {
 			p.write(t, ownFile, staticpodtest.Own(tc.own))
 			o, err := p.config.observe()
 			testutil.Must(t, err)
-			o.mode = tc.mode
-			testutil.Check(t, "note", tc.want, p.config.checkInFlight(o))
+			testutil.Check(t, "note", tc.want, checkInFlight(o, &desired{mode: tc.mode, own: o.current}))
 		})
 	}
 }

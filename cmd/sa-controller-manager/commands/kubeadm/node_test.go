@@ -70,10 +70,10 @@ func newControlPlane(t *testing.T, sample string, flags ...string) *controlPlane
 		Version: func(context.Context, string) (string, error) { return "sa-controller-manager v1.2.3\n", nil },
 		DryRun:  true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
 		Clock: clock.RealClock{}, StepTimeout: time.Millisecond,
-		Render: func(o manifests.StaticPodOptions) ([]byte, error) {
+		Pod: func(o *manifests.StaticPodOptions) ([]string, error) {
 			o.HostBinary = "/usr/local/bin/sa-controller-manager"
 			o.Args = append(o.Args, "--secure-port=1") // a process of ours may listen on the default port of this machine
-			return manifests.StaticPod(o)
+			return o.MainArgs()
 		},
 	}
 	writeFiles(t, p.dir+"/pki")
@@ -159,13 +159,14 @@ func (p *controlPlane) command(t *testing.T) []string {
 type way func(*Config, *observed) ([]step, error)
 
 func takeover(c *Config, o *observed) ([]step, error) {
-	if err := c.chooseMode(context.Background(), o); err != nil {
+	if err := c.observeServer(context.Background(), o); err != nil {
 		return nil, err
 	}
-	if err := c.render(o); err != nil {
+	d, err := c.desire(o)
+	if err != nil {
 		return nil, err
 	}
-	return c.planTakeover(o)
+	return c.planTakeover(o, d)
 }
 
 func handback(c *Config, o *observed) ([]step, error) { return c.planHandback(o) }

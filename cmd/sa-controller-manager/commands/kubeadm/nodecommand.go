@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +35,7 @@ const requestTimeout = 10 * time.Second
 
 const takeoverDescription = `Replace the ServiceAccount controllers of kube-controller-manager and the ServiceAccount
 plugin of kube-apiserver on this control-plane node, in steps: our static pod ("manager"), then
-lines at the end of the two commands. Everything else in their manifests stays, byte for byte.
+lines at the end of the two commands. Comments in their manifests are lost until a handback.
 
 kube-apiserver v1.37 and newer reads our webhook from files of the node, and calls it before it
 loses its plugin: it restarts twice. An older one gets it by URL if it is the only one; one of
@@ -87,6 +89,12 @@ func (f *nodeFlags) addTo(cmd *cobra.Command) {
 	f.addPlaces(cmd)
 	fs := cmd.Flags()
 	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+".")
+	f.addRun(cmd)
+}
+
+// addRun adds the flags for how steps run.
+func (f *nodeFlags) addRun(cmd *cobra.Command) {
+	fs := cmd.Flags()
 	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and the changes to every file, and change nothing.")
 	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long to wait for each step.")
 	fs.BoolVar(&f.yes, "yes", f.yes, "Do not ask for confirmation.")
@@ -102,6 +110,14 @@ func (f *nodeFlags) addPlaces(cmd *cobra.Command) {
 	fs.StringVar(&f.BackupDir, "backup-dir", f.BackupDir, "`directory` for the original manifests.")
 	fs.StringVar(&f.PatchesDir, "patches-dir", f.PatchesDir, "`directory` for kubeadm patches with the same changes.")
 	fs.Lookup("node-name").DefValue = "" // depends on the machine
+	cmd.PreRun = func(*cobra.Command, []string) {
+		// Defaults are on the node's disk, like the manifests.
+		for flag, dir := range map[string]*string{"backup-dir": &f.BackupDir, "patches-dir": &f.PatchesDir} {
+			if !fs.Changed(flag) {
+				*dir = f.onNode(*dir)
+			}
+		}
+	}
 }
 
 func (f *nodeFlags) validate() []error {
@@ -111,16 +127,25 @@ func (f *nodeFlags) validate() []error {
 		p.Add("node-name", f.Node, "must be the name of this node")
 	}
 	for _, name := range f.Steps {
-		if !slices.Contains(f.steps, name) {
+		if len(f.steps) > 0 && !slices.Contains(f.steps, name) {
 			p.Add("steps", name, "must be of "+strings.Join(f.steps, ", "))
 		}
 	}
 	for flag, dir := range map[string]string{"backup-dir": f.BackupDir, "patches-dir": f.PatchesDir} {
-		if filepath.Clean(dir) == filepath.Clean(f.ManifestsDir) {
+		if sameDirectory(dir, f.ManifestsDir) {
 			p.Add(flag, dir, "must not be --manifests-dir, where the kubelet takes every file for a manifest")
 		}
 	}
+	if sameDirectory(f.BackupDir, f.PatchesDir) {
+		p.Add("backup-dir", f.BackupDir, "must not be --patches-dir, where kubeadm takes every file for a patch")
+	}
 	return p
+}
+
+func sameDirectory(a, b string) bool {
+	one, err := os.Stat(a)
+	other, err2 := os.Stat(b)
+	return filepath.Clean(a) == filepath.Clean(b) || err == nil && err2 == nil && os.SameFile(one, other)
 }
 
 // locked calls act while no other takeover or handback works on this node. A dry run takes no lock.
@@ -143,7 +168,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 		return err
 	}
 	c := f.Config
-	if !c.DryRun || c.Render != nil {
+	if !c.DryRun || c.Pod != nil {
 		var err error
 		if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || f.kubeconfig != "") {
 			return err
@@ -155,17 +180,27 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 			c.Client, c.Silent = nil, err
 		}
 	}
-	c.Confirm = func(ctx context.Context) bool {
+	c.Confirm = func(ctx context.Context, question string) bool {
 		if f.yes {
 			return true
 		}
-		sure, terminal := cli.Ask(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), "Go on?")
+		sure, terminal := cli.Ask(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), question)
 		return sure || !terminal
 	}
+	ctx, stop := untilHangup(cmd.Context())
+	defer stop()
 	progress := cli.NewProgress(cmd.ErrOrStderr())
 	defer progress.End()
 	c.Out, c.Progress = progress.Above(cmd.OutOrStdout()), progress.Show
-	return act(cmd.Context(), c)
+	return act(ctx, c)
+}
+
+// untilHangup ends with a dropped SSH session, too, so that a step rolls back, unless nohup says to go on.
+func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.WithCancel(ctx)
+	}
+	return signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGPIPE)
 }
 
 // adminClient makes a client from the given kubeconfig or kubeadm's for administrators, and from no other, and
@@ -238,7 +273,7 @@ func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags, static bool) error
 	if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
 		return err
 	}
-	f.Render, f.Version = p.render, p.versionOf
+	f.Pod, f.Version = p.complete, p.versionOf
 	if p.image == "" {
 		f.Binary = p.binary
 	}
@@ -264,14 +299,7 @@ func newHandbackCommand() *cobra.Command {
 		},
 	}
 	f.addTo(cmd)
-	cmd.Flags().StringVar(&f.SigningKeyFile, "signing-key-file", f.SigningKeyFile,
-		"Private key `file` that kube-controller-manager gets in a cluster that was created with our process and never had another. "+
-			"Default: the one in our manifest.")
 	cmd.Flags().BoolVar(&f.SkipKeyCheck, "skip-key-check", f.SkipKeyCheck,
 		"Continue although the key files that the two components get back are missing or lack keys in use, and print what is refused then.")
-	cmd.Flags().BoolVar(&f.NewKey, "new-key", f.NewKey,
-		"Write a new private key into the key file of the two components, and all public keys in use into that for verification. "+
-			"For a key that another process has and does not give away, also when that process is lost. "+
-			"Copy both files to the other nodes before their handback.")
 	return cmd
 }

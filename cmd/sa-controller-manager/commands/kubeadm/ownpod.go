@@ -14,14 +14,13 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
 )
 
@@ -83,7 +82,7 @@ func (p *podFlags) validate() []error {
 
 // registration returns the mode that the flags ask for, "" if they ask for none.
 func (p *podFlags) registration() registration.Mode {
-	return registration.Mode(component.FlagIn(p.extraArgs, registrationFlag))
+	return registration.Mode(staticpod.Command(p.extraArgs).Last(registrationFlag))
 }
 
 // filesOf returns the files that a flag of our process names. The placeholder of the value in the help
@@ -119,8 +118,8 @@ func filesOf(arg string) ([]string, error) {
 	return files, nil
 }
 
-// render makes our manifest from the other two and from the flags of this call.
-func (p *podFlags) render(o manifests.StaticPodOptions) ([]byte, error) {
+// complete adds the flags of this call to the options of our manifest, and returns the flags of our process.
+func (p *podFlags) complete(o *manifests.StaticPodOptions) ([]string, error) {
 	o.HostBinary, o.TokenSecrets, o.Record = p.binary, p.tokenSecrets, p.record
 	o.Args = append(o.Args, p.extraArgs...)
 	for _, arg := range p.extraArgs {
@@ -133,27 +132,19 @@ func (p *podFlags) render(o manifests.StaticPodOptions) ([]byte, error) {
 	if p.image != "" {
 		o.Image, o.HostBinary = p.image, ""
 	}
-	manifest, err := manifests.StaticPod(o)
+	args, err := o.MainArgs()
 	if err != nil {
 		return nil, err
 	}
-	if err := p.checkArgs(manifest); err != nil {
-		return nil, err
-	}
-	return manifest, nil
+	return args, p.checkArgs(args)
 }
 
 // checkArgs refuses flags with which the process would end at every start, whether they are given or carried
 // over. It does not check the flags of another version.
-func (p *podFlags) checkArgs(manifest []byte) error {
+func (p *podFlags) checkArgs(args []string) error {
 	if p.image != "" || p.binary != p.self {
 		return nil
 	}
-	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict(manifest, &pod); err != nil {
-		return fmt.Errorf("read our manifest: %w", err)
-	}
-	args := pod.Spec.Containers[0].Args
 	carried := startProblems(args[:max(0, len(args)-len(p.extraArgs))])
 	var found []error
 	for _, problem := range startProblems(args) {
@@ -167,8 +158,8 @@ func (p *podFlags) checkArgs(manifest []byte) error {
 }
 
 // createsSecrets reports whether our process, by the flags of our manifest, has to be allowed to create Secrets.
-func createsSecrets(manifest []byte) (bool, error) {
-	o, err := ownOptions(manifest, component.KeyFlag, component.KeyRingFlag, "token-secrets")
+func createsSecrets(own staticpod.Command) (bool, error) {
+	o, err := ownOptions(own, component.KeyFlag, component.KeyRingFlag, "token-secrets")
 	if err != nil {
 		return false, err
 	}
@@ -177,10 +168,10 @@ func createsSecrets(manifest []byte) (bool, error) {
 }
 
 // ownOptions are those of the named flags in our manifest. Flags that only another version knows do not matter.
-func ownOptions(manifest []byte, names ...string) (*options.Options, error) {
+func ownOptions(own staticpod.Command, names ...string) (*options.Options, error) {
 	var args []string
 	for _, name := range names {
-		for _, value := range component.OwnFlags(manifest, name) {
+		for _, value := range own.All(name) {
 			args = append(args, component.Assign(name, value))
 		}
 	}

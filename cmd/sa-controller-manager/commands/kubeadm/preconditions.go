@@ -29,8 +29,6 @@ import (
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 // isNode checks that the kubelet shows the kube-apiserver of this node under its name, which every step waits
@@ -44,7 +42,7 @@ func (c *Config) isNode(o *observed) cli.Check {
 		} else if err != nil {
 			return err
 		}
-		here, there := component.OwnFlag(o.apiServer().Manifest, address), component.PodFlag(pod, address)
+		here, there := component.OwnCommand(o.apiServer().Manifest).Last(address), component.PodFlag(pod, address)
 		if here != there {
 			return cli.Permanent(fmt.Errorf("--node-name %q is not this node, or the kubeconfig is of another cluster: "+
 				"Pod %s there has --%s=%s, and %s has --%s=%s", c.Node, pod.Name, address, there, c.manifest(component.APIServer), address, here))
@@ -56,69 +54,17 @@ func (c *Config) isNode(o *observed) cli.Check {
 // ensureIdentity creates the identity of our process and applies its permissions before it starts, with
 // the administrator's rights. Our Pod does so too, but cannot without the key of the CA. With an
 // external CA the error says what the operator has to do.
-func (c *Config) ensureIdentity(o *observed) cli.Check {
+func (c *Config) ensureIdentity(d *desired) cli.Check {
 	return func(ctx context.Context) error {
 		i := identity.NewConfig()
-		i.CertDir, i.Dir, i.From = c.onNode(cmp.Or(o.certDir, i.CertDir)), c.onNode(i.Dir), c.onNode(i.From)
+		i.CertDir, i.Dir, i.From = c.onNode(cmp.Or(d.certDir, i.CertDir)), c.onNode(i.Dir), c.onNode(i.From)
 		i.Say, i.Warn = c.Out, c.Out
 		if err := identity.Ensure(ctx, i); err != nil {
 			return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
 		}
-		_, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), o.createSecrets)
+		_, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), d.createSecrets)
 		return err
 	}
-}
-
-// checkKeyRing refuses to rewrite our manifest without its key ring, as with --reset: the process would sign
-// with a key file that may have missed a rotation. An empty flag gives the key ring up on purpose. A key file
-// does not, because the command that wrote the first manifest may have named one.
-func (c *Config) checkKeyRing(o *observed) error {
-	ring := component.OwnFlag(o.manager, component.KeyRingFlag)
-	if ring == "" || !c.Rewrite || !c.includes(StepManager) || len(component.OwnFlags(o.rendered, component.KeyRingFlag)) > 0 {
-		return nil
-	}
-	kept, none := component.Assign(component.KeyRingFlag, ring), component.Assign(component.KeyRingFlag, "")
-	return fmt.Errorf("%s has %s, and the rewrite would drop it; to keep it add --extra-arg=%s --extra-arg=%s; "+
-		"to sign with a key file again, which has to hold the key that signs now, add --extra-arg=%s",
-		c.manifest(manager), kept, component.Assign(component.KeyFlag, ""), kept, none)
-}
-
-// prove refuses a new manifest whose process would not start or could not work, and keeps the files that
-// proofs compare with kube-apiserver. A dry run needs no API server for it.
-func (c *Config) prove(ctx context.Context, o *observed) error {
-	if !c.writesOwn(o) || !c.includes(StepManager) {
-		return nil
-	}
-	if err := c.checkBinary(ctx); err != nil {
-		return err
-	}
-	if err := c.readKeys(o); err != nil {
-		return fmt.Errorf("our %w", err)
-	}
-	here, err := component.OwnControllers(o.rendered)
-	file := component.OwnFlag(o.rendered, component.RootCAFlag)
-	if err != nil || file == "" || !here.Enabled(options.RootCACertificatePublisher) {
-		return err
-	}
-	if o.rootCA, err = cli.ReadFile(component.RootCAFlag, c.onNode(file), rootca.ParseBundle); err != nil {
-		return fmt.Errorf("our %w", err)
-	}
-	if err := o.rootCA.CheckSize(); err != nil {
-		return fmt.Errorf("our --%s: %w", component.RootCAFlag, err)
-	}
-	return nil
-}
-
-func (c *Config) readKeys(o *observed) (err error) {
-	if file := component.OwnFlag(o.rendered, component.KeyRingFlag); file != "" {
-		if _, err := ring.At(c.onNode(file)).Read(); err != nil {
-			return fmt.Errorf("--%s: %w", component.KeyRingFlag, err)
-		}
-	}
-	if file := component.OwnFlag(o.rendered, component.KeyFlag); file != "" {
-		o.key, err = cli.ReadFile(component.KeyFlag, c.onNode(file), signing.ParsePrivateKey)
-	}
-	return err
 }
 
 // checkBinary refuses a binary that a reboot may remove or that another user than root may replace, as it
@@ -200,17 +146,17 @@ func runs(pod *corev1.Pod) string {
 
 // keyAccepted proves that kube-apiserver accepts a token signed with the key file of our new manifest.
 // That is kube-controller-manager's, unless this call names another.
-func (c *Config) keyAccepted(o *observed) cli.Check {
-	file := component.OwnFlag(o.rendered, component.KeyFlag)
+func (c *Config) keyAccepted(d *desired) cli.Check {
+	file := d.own.Last(component.KeyFlag)
 	return func(ctx context.Context) error {
-		if o.key == nil {
+		if d.key == nil {
 			return nil // the commands that change a key ring ask kube-apiserver
 		}
 		account, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, "default", metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("get an account to prove the key with: %w", err)
 		}
-		if err = keyprobe.Prove(ctx, c.Client, "", account, o.key); keyprobe.IsRefusal(err) {
+		if err = keyprobe.Prove(ctx, c.Client, "", account, d.key); keyprobe.IsRefusal(err) {
 			return cli.Permanent(fmt.Errorf("kube-apiserver does not accept the key of %s (%w); give it the public half "+
 				"with one more --%s: openssl pkey -pubout -in %s prints it", file, err, component.VerifyKeyFlag, file))
 		}
@@ -220,10 +166,10 @@ func (c *Config) keyAccepted(o *observed) cli.Check {
 
 // rootCAPublished refuses a root CA file with other certificates than the published ones: every
 // namespace would get them at once, and clients that need the others would break.
-func (c *Config) rootCAPublished(o *observed) cli.Check {
-	file := component.OwnFlag(o.rendered, component.RootCAFlag)
+func (c *Config) rootCAPublished(d *desired) cli.Check {
+	file := d.own.Last(component.RootCAFlag)
 	return func(ctx context.Context) error {
-		if o.rootCA == nil {
+		if d.rootCA == nil {
 			return nil
 		}
 		object, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, informers.RootCAName, metav1.GetOptions{})
@@ -240,7 +186,7 @@ func (c *Config) rootCAPublished(o *observed) cli.Check {
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-		adds, drops, err := rootca.Replaces(o.rootCA, published, state, c.Clock.Now())
+		adds, drops, err := rootca.Replaces(d.rootCA, published, state, c.Clock.Now())
 		if err != nil {
 			return cli.Permanent(err)
 		}

@@ -52,16 +52,13 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 	}
 	for name, tc := range cases {
 		c := Config{ManifestsDir: "DIR", Rewrite: !tc.leave, Steps: tc.steps}
-		o := &observed{rendered: staticpodtest.Own(tc.rewrite)}
-		if tc.now != nil {
-			o.manager = staticpodtest.Own(tc.now)
-		}
+		o, d := &observed{current: tc.now}, &desired{own: tc.rewrite, written: c.Rewrite}
 		want := ""
 		if tc.refused {
 			want = "DIR/sa-controller-manager.yaml has " + ring + ", and the rewrite would drop it; to keep it add --extra-arg=" + noFile +
 				" --extra-arg=" + ring + ";"
 		}
-		wantError(t, name+" "+tc.reason, c.checkKeyRing(o), want)
+		wantError(t, name+" "+tc.reason, c.checkKeyRing(o, d), want)
 	}
 	// A plan asks that first.
 	p := newControlPlane(t, "v1.37")
@@ -77,11 +74,10 @@ func TestTakeoverWithAnExternalCA(t *testing.T) {
 	_, ca, _ := bytes.Cut(theRootCA(), []byte("-----END CERTIFICATE-----\n")) // the first one is a leaf
 	p.write(t, "pki/ca.crt", ca)
 	p.write(t, "controller-manager.conf", []byte(deadKubeconfig))
-	err := p.config.ensureIdentity(&observed{})(t.Context())
-	request := p.dir + "/sa-controller-manager/client.csr"
-	wantError(t, "the request", err, "have "+request+" signed")
-	if _, there := os.Stat(request); there != nil || !cli.IsPermanent(err) {
-		t.Errorf("%v, permanent %t, want a permanent one that leaves the request", there, cli.IsPermanent(err))
+	err := p.config.ensureIdentity(&desired{})(t.Context())
+	wantError(t, "the identity", err, "write a kubeconfig of your own to "+p.dir+"/sa-controller-manager/kubeconfig")
+	if !cli.IsPermanent(err) {
+		t.Error("waiting does not help")
 	}
 }
 

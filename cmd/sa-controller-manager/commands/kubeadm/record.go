@@ -75,7 +75,7 @@ func (f *nodeFlags) keep(fs *pflag.FlagSet, p *podFlags) error {
 			}
 		}
 	}
-	p.extraArgs = slices.Concat(component.FlagsIn(f.Kept, extraArgFlag), p.extraArgs)
+	p.extraArgs = slices.Concat(staticpod.Command(f.Kept).All(extraArgFlag), p.extraArgs)
 	all := []string{}
 	for _, name := range []string{binaryFlag, imageFlag, tokenSecretsFlag} {
 		if fs.Changed(name) {
@@ -85,7 +85,7 @@ func (f *nodeFlags) keep(fs *pflag.FlagSet, p *podFlags) error {
 	for _, arg := range p.extraArgs {
 		all = append(all, component.Assign(extraArgFlag, arg))
 	}
-	for _, name := range slices.Concat(component.FlagsIn(f.Kept, acceptFlag), f.AcceptFlags) {
+	for _, name := range slices.Concat(staticpod.Command(f.Kept).All(acceptFlag), f.AcceptFlags) {
 		all = append(all, component.Assign(acceptFlag, name))
 	}
 	record, err := json.Marshal(all)
@@ -114,12 +114,11 @@ func given(fs *pflag.FlagSet, p *podFlags, flag string) bool {
 
 // recordNotes say what a rewrite of our manifest keeps, and what goes: a record may be missing, and an
 // operator may have edited the manifest.
-func (c *Config) recordNotes(o *observed) (notes []string) {
+func (c *Config) recordNotes(o *observed, d *desired) (notes []string) {
 	if len(c.Kept) > 0 {
 		notes = append(notes, "Kept from the last takeover: "+strings.Join(c.Kept, " ")+". --reset drops them.")
 	}
-	after := component.OwnCommand(o.rendered)
-	gone := slices.DeleteFunc(component.OwnCommand(o.manager), func(arg string) bool { return slices.Contains(after, arg) })
+	gone := slices.DeleteFunc(slices.Clone(o.current), func(arg string) bool { return slices.Contains(d.own, arg) })
 	if len(gone) > 0 {
 		notes = append(notes, "Our process loses: "+strings.Join(gone, " ")+".")
 	}

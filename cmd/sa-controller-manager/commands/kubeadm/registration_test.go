@@ -162,10 +162,14 @@ func TestChooseMode(t *testing.T) {
 			}
 			o, err := p.config.observe()
 			testutil.Must(t, err)
-			err = p.config.chooseMode(t.Context(), o)
+			testutil.Must(t, p.config.observeServer(t.Context(), o))
+			m, err := o.apiServer().Parse()
+			testutil.Must(t, err)
+			var d desired
+			err = p.config.chooseMode(o, &d, m)
 			wantError(t, tc.reason, err, tc.refused)
-			if err == nil && (o.mode != tc.want || !strings.HasPrefix(o.note, tc.note) || tc.note == "" && o.note != "") {
-				t.Errorf("%s: got %q, %q, want %q, %q", tc.reason, o.mode, o.note, tc.want, tc.note)
+			if err == nil && (d.mode != tc.want || !strings.HasPrefix(d.note, tc.note) || tc.note == "" && d.note != "") {
+				t.Errorf("%s: got %q, %q, want %q, %q", tc.reason, d.mode, d.note, tc.want, tc.note)
 			}
 		})
 	}

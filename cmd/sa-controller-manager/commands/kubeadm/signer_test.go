@@ -94,21 +94,22 @@ func TestTakeoverWithARemoteKey(t *testing.T) {
 				p.write(t, "keys/sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  "+tc.socket+"\n"))
 				flags.extraArgs = append(flags.extraArgs, component.Assign(remote.SocketsFlag, p.dir+"/keys/sockets.yaml"))
 			}
-			p.config.Render, p.config.Rewrite = flags.render, true
+			p.config.Pod, p.config.Rewrite = flags.complete, true
 			o, err := p.config.observe()
 			testutil.Must(t, err)
-			wantError(t, "", p.config.render(o), tc.want)
+			d, err := p.config.desire(o)
+			wantError(t, "", err, tc.want)
 			if tc.want != "" {
 				return
 			}
-			spec := staticpodtest.Spec(t, o.rendered)
+			spec := staticpodtest.Spec(t, d.manifest)
 			volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool {
 				return v.HostPath != nil && v.HostPath.Path == "/run/sa-kms-signer" && *v.HostPath.Type == corev1.HostPathDirectoryOrCreate
 			})
 			if volume < 0 || !slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
 				return m.Name == spec.Volumes[volume].Name && m.MountPath == "/run/sa-kms-signer"
 			}) {
-				t.Errorf("our Pod does not see the socket:\n%s", o.rendered)
+				t.Errorf("our Pod does not see the socket:\n%s", d.manifest)
 			}
 		})
 	}

@@ -48,7 +48,9 @@ type status struct {
 	Registration string            `json:"registration,omitempty"`
 	Signer       bool              `json:"signer"`
 	Components   []statusComponent `json:"components"`
-	Peers        []statusPeer      `json:"peers"`
+	// AdmissionConfig is why kube-apiserver does not have the operator's admission configuration as it is now, "" if it has.
+	AdmissionConfig string       `json:"admissionConfig,omitempty"`
+	Peers           []statusPeer `json:"peers"`
 	// PeersError is why the peers are not known.
 	PeersError string `json:"peersError,omitempty"`
 }
@@ -86,7 +88,10 @@ func newStatusCommand() *cobra.Command {
 			if err != nil {
 				s.PeersError = err.Error()
 			}
-			return printers.Document(cmd.OutOrStdout(), output.Format, s, s.text)
+			if err := printers.Document(cmd.OutOrStdout(), output.Format, s, s.text); err != nil || s.State != partly {
+				return err
+			}
+			return cli.ErrFindings
 		}),
 	}
 	f.addPlaces(cmd)
@@ -107,7 +112,7 @@ func (c *Config) status() (*status, error) {
 		return nil, fmt.Errorf("%s: %w", c.manifest(manager), err)
 	}
 	s := &status{
-		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Registration: string(o.mode), Peers: []statusPeer{},
+		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Registration: string(o.mode()), Peers: []statusPeer{},
 		Flags: append([]string{}, flags...),
 	}
 	for _, container := range pod.Spec.Containers {
@@ -118,29 +123,29 @@ func (c *Config) status() (*status, error) {
 			s.Binary = volume.HostPath.Path
 		}
 	}
-	changes, err := c.changes(o)
-	if err != nil {
-		return nil, err
-	}
+	changes := c.changes(o, o.mode())
 	s.Signer = o.manager != nil && changes.Signer
 	done, wanted := 0, 0
-	for _, one := range []component.Component{
-		component.ForControllerManager(), component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())),
-	} {
-		file := o.files[one.Name]
-		taken, err := one.Takeover(file)
-		keeps := one.Name == component.APIServer && !changes.Plugin && !changes.Signer // all that it has
-		is := err == nil && !keeps && bytes.Equal(taken.After.Bytes(), file.Manifest)
+	for _, name := range []string{component.ControllerManager, component.APIServer} {
+		file := o.files[name]
+		taken, err := file.Takeover(changes)
+		keeps := name == component.APIServer && !changes.Plugin && !changes.Signer // all that it has
+		is := err == nil && !keeps && bytes.Equal(taken.Manifest, file.Manifest)
 		if !keeps {
 			wanted++
 		}
 		if is {
 			done++
 		}
-		s.Components = append(s.Components, statusComponent{one.Name, is, file.Backup != nil, file.Patch != nil})
+		s.Components = append(s.Components, statusComponent{name, is, file.Backup != nil, file.Patch != nil})
+	}
+	if m, err := o.apiServer().Operators(); err == nil && o.apiServer().ReadsFiles() {
+		if _, err := c.copyOf(o, m); err != nil {
+			s.AdmissionConfig = err.Error()
+		}
 	}
 	switch {
-	case o.manager != nil && done == wanted:
+	case o.manager != nil && done == wanted && s.AdmissionConfig == "":
 		s.State = takenOver
 	case o.manager == nil && done == 0:
 		s.State = notTakenOver
@@ -183,6 +188,7 @@ func (s *status) text() string {
 	line("Image", s.Image)
 	line("Flags", strings.Join(s.Flags, " "))
 	line("Webhook", s.Registration)
+	line("Stale", s.AdmissionConfig)
 	if s.Signer {
 		line("Signer", "signs the tokens of kube-apiserver")
 	}

@@ -44,9 +44,9 @@ func TestStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			p.config.ExternalSigner = tc.signer
-			p.config.Render = func(o manifests.StaticPodOptions) ([]byte, error) {
+			p.config.Pod = func(o *manifests.StaticPodOptions) ([]string, error) {
 				o.Record, o.HostBinary = record, "/opt/b"
-				return manifests.StaticPod(o)
+				return o.MainArgs()
 			}
 			p.writeSteps(t, takeover, tc.steps)
 			if tc.upgraded {
@@ -121,7 +121,7 @@ func TestConfirmation(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			before, asked := p.files(t), false
 			p.config.DryRun, p.config.Steps, p.config.Client = false, tc.steps, fake.NewClientset()
-			p.config.Confirm = func(context.Context) bool {
+			p.config.Confirm = func(context.Context, string) bool {
 				asked = true
 				return false
 			}

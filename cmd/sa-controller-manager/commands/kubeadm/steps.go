@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/internal/atomicfile"
 )
 
 // step is one change and the waits before and after it.
@@ -34,11 +36,6 @@ type step struct {
 	undo cli.Check
 }
 
-// selectSteps returns the steps that Config.Steps names.
-func (c *Config) selectSteps(steps ...step) []step {
-	return slices.DeleteFunc(steps, func(s step) bool { return !c.includes(s.name) })
-}
-
 // undoTimeout bounds step.undo.
 const undoTimeout = 30 * time.Second
 
@@ -46,21 +43,17 @@ const undoTimeout = 30 * time.Second
 const again = "Running the same command again continues from here"
 
 // run prints the plan and runs its steps.
-func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]step, error)) error {
-	steps, err := plan(o)
-	if err != nil {
-		return err
-	}
-	if c.DryRun && o.kcm != nil {
-		o.kcm.Table(c.Out, c.ownManifest(o))
-	}
+func (c *Config) run(ctx context.Context, steps []step) error {
 	c.print(steps)
 	if c.DryRun {
 		return c.ask(ctx, steps)
 	}
 	changes := func(s step) bool { return len(s.writes) > 0 || s.name == StepWebhook }
-	if c.Confirm != nil && slices.ContainsFunc(steps, changes) && !c.Confirm(ctx) {
+	if c.Confirm != nil && slices.ContainsFunc(steps, changes) && !c.Confirm(ctx, "Go on?") {
 		return errors.New("nothing was changed")
+	}
+	if err := c.removeLeftovers(); err != nil {
+		return err
 	}
 	for i, s := range steps {
 		begun := c.Clock.Now()
@@ -74,6 +67,19 @@ func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]s
 		fmt.Fprintf(c.Out, "Step %d, %s: done (%s).\n", i+1, s.name, c.Clock.Since(begun).Round(100*time.Millisecond))
 	}
 	return nil
+}
+
+// removeLeftovers removes what killed commands have left beside the files.
+func (c *Config) removeLeftovers() error {
+	files := []string{c.recordFile(), c.onNode(component.AdmissionConfigFile)}
+	for _, name := range []string{manager, component.ControllerManager, component.APIServer} {
+		files = append(files, c.manifest(name), c.backup(name), c.patch(name))
+	}
+	var all []error
+	for _, file := range files {
+		all = append(all, atomicfile.RemoveLeftovers(file))
+	}
+	return errors.Join(all...)
 }
 
 // ask asks the proofs of all steps once, if kube-apiserver answers.
@@ -102,7 +108,7 @@ func (c *Config) step(ctx context.Context, s step) error {
 	}
 	for _, w := range s.writes {
 		if err := w.Do(); err != nil {
-			return err
+			return cli.Permanent(fmt.Errorf("%w. %s", err, again))
 		}
 	}
 	err := c.await(ctx, s.waits...)
@@ -138,8 +144,11 @@ func (c *Config) print(steps []step) {
 			fmt.Fprintln(c.Out, note)
 		}
 		for _, w := range s.writes {
+			if w.Path == c.recordFile() {
+				continue // a handback reads it, and nobody else
+			}
 			if w.Path == c.backup(s.name) || w.Path == c.backup(manager) {
-				fmt.Fprintf(c.Out, "The manifest as it is now is kept in %s.\n", w.Path)
+				fmt.Fprintf(c.Out, "The manifest without our changes is kept in %s.\n", w.Path)
 				continue
 			}
 			fmt.Fprint(c.Out, w.Diff())

@@ -5,17 +5,15 @@ package kubeadm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
-	"sa-controller-manager/manifests"
 )
 
 // Takeover adds sa-controller-manager to the control plane of this node. Finished steps are no-ops.
@@ -27,198 +25,206 @@ func Takeover(ctx context.Context, c Config) error {
 	if err := c.checkStrayManifests(); err != nil {
 		return err
 	}
-	if err := c.chooseMode(ctx, o); err != nil {
-		return err
-	}
-	if err := c.render(o); err != nil {
-		return err
-	}
-	return c.run(ctx, o, func(o *observed) ([]step, error) {
-		steps, err := c.planTakeover(o)
-		if err != nil {
-			return nil, err
+	if _, changed := o.record[component.APIServer]; changed && c.Client != nil && !c.DryRun {
+		if err := c.await(ctx, c.answers); err != nil {
+			return c.wayBack(ctx, o, err)
 		}
-		return steps, c.prove(ctx, o)
-	})
-}
-
-// render makes our manifest from the other two, unless the existing one stays.
-func (c *Config) render(o *observed) error {
-	m, err := component.ForControllerManager().Operators(o.files[component.ControllerManager])
+	}
+	if err := c.observeServer(ctx, o); err != nil {
+		return err
+	}
+	d, err := c.desire(o)
 	if err != nil {
 		return err
 	}
-	o.kcm = component.Carry(m, o.manager, slices.Concat(c.AcceptFlags, component.FlagsIn(c.Kept, acceptFlag)))
-	if !c.writesOwn(o) {
-		return nil
-	}
-	if err := o.kcm.Refusal(c.AcceptFlags); err != nil {
-		if c.DryRun {
-			o.kcm.Table(c.Out, nil)
-		}
+	steps, err := c.planTakeover(o, d)
+	if err != nil {
 		return err
 	}
-	pod := manifests.StaticPodOptions{Image: m.Image(), Carried: o.kcm.Args, Files: o.kcm.Files}
-	if err := c.ofAPIServer(o, &pod); err != nil {
-		return err
-	}
-	o.certDir = pod.CertDir
-	if o.rendered, err = c.Render(pod); err != nil {
-		return err
-	}
-	if pod.Sockets, err = c.signerSockets(o.rendered); err != nil {
-		return err
-	}
-	if o.createSecrets, err = createsSecrets(o.rendered); err != nil {
-		return err
-	}
-	if pod.CreateSecrets = o.createSecrets; len(pod.Sockets) > 0 || pod.CreateSecrets {
-		if o.rendered, err = c.Render(pod); err != nil {
+	if d.written && c.includes(StepManager) {
+		if err := cmp.Or(c.checkBinary(ctx), c.readNamed(d)); err != nil {
 			return err
 		}
 	}
-	if err := staticpod.Check(o.rendered); err != nil {
-		return fmt.Errorf("our manifest: %w", err)
+	if c.DryRun {
+		d.kcm.Table(c.Out, d.own)
 	}
-	return nil
+	return c.run(ctx, steps)
 }
 
-// planTakeover returns the steps of a takeover. It refuses at once what a later step could not do.
-func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // the steps stand in their order
-	if err := c.checkKeyRing(o); err != nil {
-		return nil, err
-	}
+// planTakeover returns the steps of a takeover.
+func (c *Config) planTakeover(o *observed, d *desired) ([]step, error) {
 	if o.manager == nil && !c.includes(StepManager) {
 		return nil, fmt.Errorf("our process has no manifest on this node: the step %s comes first", StepManager)
 	}
-	changes, err := c.changes(o)
-	if err != nil {
-		return nil, err
+	var steps []step
+	if c.includes(StepManager) {
+		steps = append(steps, c.planManager(o, d))
 	}
-	// Before kube-apiserver reads its files, that is all that our process may lack.
-	works := c.managerReady(o, "")
-	if o.fromFiles() && !o.apiServer().ReadsFiles() {
-		works = c.managerReady(o, "?exclude="+registrationCheck)
+	w := written{c: c, record: o.record, data: o.recordFile}
+	if c.includes(StepControllerManager) {
+		kcm, err := c.planControllerManager(o, d, &w)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, kcm)
 	}
+	if !c.includes(StepAPIServer) {
+		return steps, nil
+	}
+	api, err := c.planAPIServer(o, d, &w)
+	return append(steps, api...), err
+}
+
+// works waits for our process. Before kube-apiserver reads its files, that is all that our process may lack.
+func (c *Config) works(o *observed, d *desired) cli.Check {
+	if d.fromFiles() && !o.apiServer().ReadsFiles() {
+		return c.managerReady(d, "?exclude="+registrationCheck)
+	}
+	return c.managerReady(d, "")
+}
+
+func (c *Config) planManager(o *observed, d *desired) step {
 	log := "Look at the log of the Pod kube-system/" + manager + "-" + c.Node + " (kubectl logs, or crictl logs on the node).\n"
-	own := step{
+	s := step{
 		name:    StepManager,
 		summary: "sa-controller-manager runs beside the control plane, until it is ready",
 		advice:  "Nothing of the control plane has been changed. " + log + again + "; kubeadm handback takes it out.",
 		proofs:  []cli.Check{c.isNode(o)},
-		waits:   []cli.Check{works},
+		waits:   []cli.Check{c.works(o, d)},
 	}
-	kcm := step{
+	if d.inAPI() {
+		s.waits = append(s.waits, c.bound)
+	}
+	if d.written {
+		s.notes = append(d.kcm.Notes(), c.recordNotes(o, d)...)
+	}
+	if d.written && !bytes.Equal(o.manager, d.manifest) {
+		s.writes = nodefile.Append(nil, c.manifest(manager), o.manager, d.manifest)
+		s.proofs = append(s.proofs, c.keyAccepted(d), c.rootCAPublished(d))
+		s.guards = []cli.Check{c.ensureIdentity(d)}
+	}
+	if o.manager != nil && len(s.writes) > 0 {
+		s.writes = append(nodefile.Append(nil, c.backup(manager), o.managerBackup, o.manager), s.writes...)
+		s.rollback = []nodefile.Write{{Path: c.manifest(manager), Before: d.manifest, After: o.manager}}
+		s.undone = "the previous " + c.manifest(manager) + " is back, and until its process is ready this kube-apiserver refuses Pods"
+		s.advice = log + again + "."
+	}
+	if o.manager == nil {
+		s.undo = c.unbind
+	}
+	return s
+}
+
+func (c *Config) planControllerManager(o *observed, d *desired, w *written) (step, error) {
+	s := step{
 		name:    StepControllerManager,
 		summary: "kube-controller-manager leaves ServiceAccounts and their tokens to it",
 		advice: "Look at the log of the Pod kube-system/" + component.ControllerManager + "-" + c.Node +
 			". kube-apiserver has not been changed.\n" + again + "; kubeadm handback puts everything back.",
 		// The first step may not be part of this call.
 		proofs: []cli.Check{c.isNode(o)},
-		guards: []cli.Check{works},
+		guards: []cli.Check{c.works(o, d)},
 	}
-	api := step{
+	if !component.HasVersion(d.kcm.Image()) {
+		s.notes = []string{"The image of kube-controller-manager names no version, so it keeps " + options.ClusterTrustBundlePublisher +
+			", which it has from v1.37 on. That deletes our ClusterTrustBundle when the root CA changes. To take it over too: write the " +
+			"version beside the digest in the manifest, NAME:v1.37.2@sha256:..., and run this command again."}
+	}
+	err := w.takes(&s, o.files[component.ControllerManager], d.controllerManager)
+	return s, err
+}
+
+// planAPIServer returns one step or, if kube-apiserver does not read our files yet, two: our process binds the webhook
+// only once kube-apiserver has called it, beside its plugin.
+func (c *Config) planAPIServer(o *observed, d *desired, w *written) ([]step, error) {
+	last := step{
 		name:    StepAPIServer,
 		summary: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
 		advice: "Look at the log of " + component.APIServer + " (crictl ps -a; crictl logs).\n" + again +
 			"; kubeadm handback puts everything back, also while the API is away.",
 		proofs: []cli.Check{c.isNode(o)},
-		guards: []cli.Check{works},
+		guards: []cli.Check{c.works(o, d)},
 	}
-	if c.writesOwn(o) {
-		own.notes = append(o.kcm.Notes(), c.recordNotes(o)...)
-	}
-	if c.writesOwn(o) && !bytes.Equal(o.manager, o.rendered) {
-		own.writes = nodefile.Append(nil, c.manifest(manager), o.manager, o.rendered)
-		own.proofs = append(own.proofs, c.keyAccepted(o), c.rootCAPublished(o))
-		own.guards = []cli.Check{c.ensureIdentity(o)}
-	}
-	if o.manager != nil && len(own.writes) > 0 {
-		own.writes = append(nodefile.Append(nil, c.backup(manager), o.managerBackup, o.manager), own.writes...)
-		own.rollback = []nodefile.Write{{Path: c.manifest(manager), Before: o.rendered, After: o.manager}}
-		own.undone = "the previous " + c.manifest(manager) + " is back, and until its process is ready this kube-apiserver refuses Pods"
-		own.advice = log + again + "."
-	}
-	if o.manager == nil {
-		own.undo = c.unbind
-	}
-	if c.includes(StepControllerManager) {
-		if err := o.files[component.ControllerManager].CheckControllers(c.ownManifest(o)); err != nil {
-			return nil, err
-		}
-	}
-	if !component.HasVersion(o.kcm.Image()) {
-		kcm.notes = []string{"The image of kube-controller-manager names no version, so it keeps " + options.ClusterTrustBundlePublisher +
-			", which it has from v1.37 on. That deletes our ClusterTrustBundle when the root CA changes. To take it over too: write the " +
-			"version beside the digest in the manifest, NAME:v1.37.2@sha256:..., and run this command again."}
-	}
-	if err := c.planEdit(o, component.ForControllerManager(), &kcm); err != nil {
-		return nil, err
-	}
-	steps := []step{own, kcm}
+	var steps []step
 	switch {
-	case o.fromFiles():
-		files := api
-		files.proofs = append([]cli.Check{c.switchedOff}, api.proofs...)
+	case d.fromFiles():
+		last.proofs = append([]cli.Check{c.switchedOff}, last.proofs...)
+		files := last
 		files.summary = "kube-apiserver reads our webhook from files, and calls it beside its plugin"
-		if err := c.planStatic(o, changes, &files); err != nil {
+		files.writes = nodefile.Append(nil, c.onNode(component.AdmissionConfigFile), o.copied, d.copied)
+		if err := w.takes(&files, o.apiServer(), d.readsFiles); err != nil {
 			return nil, err
 		}
+		files.waits = append(files.waits, c.managerReady(d, ""))
 		if len(files.writes) > 0 {
-			steps = append(steps, files)
+			steps = []step{files}
 		}
-		api.proofs, api.guards = files.proofs, []cli.Check{c.managerReady(o, "")}
-	case o.inAPI():
-		steps[0].waits, api.guards = append(steps[0].waits, c.bound), append(api.guards, c.bound)
-	case o.mode == registration.None:
-		api.summary = "kube-apiserver keeps its ServiceAccount plugin"
+		last.guards = []cli.Check{c.managerReady(d, "")}
+	case d.inAPI():
+		last.guards = append(last.guards, c.bound)
+	case d.mode == registration.None:
+		last.summary = "kube-apiserver keeps its ServiceAccount plugin"
 	}
-	if o.mode != registration.None && c.includes(StepAPIServer) {
-		ordinary, err := c.checkPlugin(c.ownManifest(o))
+	if d.mode != registration.None {
+		ordinary, err := c.checkPlugin(d.own)
 		if err != nil {
 			return nil, err
 		}
-		api.guards = append(api.guards, c.restricted(ordinary))
+		last.guards = append(last.guards, c.restricted(ordinary))
 	}
-	for _, note := range []string{o.note, c.checkInFlight(o)} {
+	for _, note := range []string{d.note, checkInFlight(o, d), noteEarlier(o, d)} {
 		if note != "" {
-			api.notes = append(api.notes, note)
+			last.notes = append(last.notes, note)
 		}
 	}
-	if err := c.planEdit(o, component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())), &api); err != nil {
-		return nil, err
+	before := o.apiServer()
+	if d.fromFiles() {
+		before = d.readsFiles
 	}
-	c.rollsBack(&api)
-	return c.selectSteps(append(steps, api)...), nil
+	err := w.takes(&last, before, d.apiServer)
+	return append(steps, last), err
 }
 
-// rollsBack gives kube-apiserver back what it had if it does not come after the writes of a step. The backup
-// of its first manifest stays.
-func (c *Config) rollsBack(s *step) {
-	for _, w := range slices.Backward(s.writes) {
-		if w.Path != c.backup(component.APIServer) {
-			s.rollback = append(s.rollback, nodefile.Write{Path: w.Path, Before: w.After, After: w.Before})
-		}
-	}
-	s.undone = "the previous manifest of " + component.APIServer + " is back"
+// written is how far the steps before have changed the record.
+type written struct {
+	c      *Config
+	record component.Record
+	data   []byte // its file
 }
 
-// planEdit plans the writes and waits of a takeover's step.
-func (c *Config) planEdit(o *observed, one component.Component, s *step) error {
-	f := o.files[one.Name]
-	taken, err := one.Takeover(f)
+// next returns the writes of the record for the next files of a component.
+func (w *written) next(after component.Files) ([]nodefile.Write, error) {
+	before := w.data
+	w.record = w.record.With(after.Name, after.Taken)
+	var err error
+	w.data, err = w.record.Encode()
+	return nodefile.Append(nil, w.c.recordFile(), before, w.data), err
+}
+
+// takes plans the writes and waits of a takeover's step. The record comes before what it is about, and the patch before
+// the manifest: if the command ends between, kubeadm upgrade does the rest. A kube-apiserver that does not come gets
+// back what it had, except that the backup of its first manifest stays.
+func (w *written) takes(s *step, before, after component.Files) error {
+	c := w.c
+	m, err := after.Parse()
 	if err != nil {
 		return err
 	}
-	if err := staticpod.Check(taken.After.Bytes()); err != nil {
-		return fmt.Errorf("the manifest of %s: %w", one.Name, err)
+	if now, err := before.Parse(); err == nil && !now.Plain() && !bytes.Equal(before.Manifest, after.Manifest) {
+		s.notes = append(s.notes, "Its comments, quotes and order of keys are lost while it is taken over. The backup has them, and a handback restores it.")
 	}
-	after := component.Files{Name: f.Name, Manifest: taken.After.Bytes(), Backup: taken.Backup, Patch: taken.Patch, WithOurs: f.WithOurs}
-	s.writes = nodefile.Append(s.writes, c.backup(one.Name), f.Backup, after.Backup)
-	// The patch comes first: if the command ends here, kubeadm upgrade does the rest.
-	s.writes = nodefile.Append(s.writes, c.patch(one.Name), f.Patch, after.Patch)
-	s.writes = nodefile.Append(s.writes, c.manifest(one.Name), f.Manifest, after.Manifest)
-	s.waits = []cli.Check{c.runs(one.Name, taken.After.Command())}
-	o.files[one.Name] = after // for the next step of the same component
+	record, err := w.next(after)
+	if err != nil {
+		return err
+	}
+	changes := append(s.writes, record...)
+	changes = nodefile.Append(changes, c.patch(after.Name), before.Patch, after.Patch)
+	changes = nodefile.Append(changes, c.manifest(after.Name), before.Manifest, after.Manifest)
+	s.writes = append(nodefile.Append(nil, c.backup(after.Name), before.Backup, after.Backup), changes...)
+	s.waits = []cli.Check{c.runs(after.Name, m.Command())}
+	if after.Name == component.APIServer {
+		s.rollback, s.undone = nodefile.Reverse(changes), "the previous manifest of "+component.APIServer+" is back"
+	}
 	return nil
 }

@@ -20,12 +20,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/cert"
-	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
@@ -152,9 +150,9 @@ func TestThereAndBack(t *testing.T) {
 			reason: "so that the backup does not fit", sample: "v1.36", flags: []string{"--feature-gates=A=true"}, config: fromFiles,
 			added: []string{gateOn, config, pluginOff}, since: changedAndWithout(), left: []edit{more},
 		},
-		"Signer": {config: signs, added: []string{pluginOff, socket}},
+		"Signer": {config: signs, added: []string{socket, pluginOff}},
 		"SignerLater": {
-			reason: "the backup of the first takeover is what was before both", before: taken, config: signs, added: []string{pluginOff, socket},
+			reason: "the backup of the first takeover is what was before both", before: taken, config: signs, added: []string{socket, pluginOff},
 		},
 		"SignerAndFiles": {
 			config: func(c *Config) {
@@ -162,13 +160,13 @@ func TestThereAndBack(t *testing.T) {
 				signs(c)
 			}, added: []string{socket, config, pluginOff},
 		},
-		"SignerEditedSince": {config: signs, added: []string{pluginOff, socket}, since: changedAndWithout(), left: []edit{more}},
+		"SignerEditedSince": {config: signs, added: []string{socket, pluginOff}, since: changedAndWithout(), left: []edit{more}},
 		"SignerEditedAndOurManifestIsGone": {
-			reason: "the backup has the keys", config: signs, added: []string{pluginOff, socket}, left: []edit{more},
+			reason: "the record has the keys", config: signs, added: []string{socket, pluginOff}, left: []edit{more},
 			since: changedAndWithout(ownFile),
 		},
 		"SignerEditedAndTheBackupIsGone": {
-			reason: "our manifest has the keys", config: signs, added: []string{pluginOff, socket}, left: []edit{more},
+			reason: "the record has the keys", config: signs, added: []string{socket, pluginOff}, left: []edit{more},
 			since: changedAndWithout("backup/kube-apiserver.yaml"),
 		},
 		"OwnOptOut":              {edits: optOut, added: byURL},
@@ -179,15 +177,6 @@ func TestThereAndBack(t *testing.T) {
 		"OurManifestIsDamaged":   {added: byURL, since: func(t *testing.T, p *controlPlane) { p.write(t, ownFile, []byte("kind: [")) }},
 		"TheBackupsAreGone": {
 			edits: optOut, added: byURL, since: without("backup/kube-controller-manager.yaml", "backup/kube-apiserver.yaml"),
-		},
-		"AllThatWeKeptIsGone": {
-			reason: "our lines are known by their names", edits: optOut, added: byURL, since: func(t *testing.T, p *controlPlane) {
-				for name := range p.files(t) {
-					if !strings.HasPrefix(name, "manifests/kube-") && !strings.HasPrefix(name, "pki/") {
-						p.remove(t, name)
-					}
-				}
-			},
 		},
 		"OurLineIsEdited": {
 			reason: "the operator has put a plugin of its own beside ours", added: byURL,
@@ -233,8 +222,8 @@ func (tc *trip) goes(t *testing.T) {
 	testutil.Check(t, "after one more takeover, without the flags", after, p.files(t))
 	if tc.since == nil && tc.upgraded == nil {
 		tc.isWrittenAgain(t, p)
-		for _, file := range []string{apiServerFile, apiServerPatch} {
-			p.write(t, file, []byte(after[file]))
+		for file, data := range after {
+			p.write(t, file, []byte(data))
 		}
 		p.writeSteps(t, takeover, all)
 	}
@@ -306,13 +295,13 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 	slices.Sort(mounted)
 	slices.Sort(mounts)
 	testutil.Check(t, "what kube-apiserver sees of ours", mounts, mounted)
-	patched := staticpodtest.Patched(t, first, staticpodtest.Read(t, p.config.patch(component.APIServer)))
+	patched := staticpodtest.Spec(t, staticpodtest.PatchedFile(t, first, staticpodtest.Read(t, p.config.patch(component.APIServer))))
 	testutil.Check(t, "the patch", inOrder(taken), inOrder(patched))
 
 	own := staticpodtest.Read(t, p.config.manifest(manager))
-	testutil.Check(t, "our mode", string(tc.mode()), component.OwnFlag(own, registrationFlag))
+	testutil.Check(t, "our mode", string(tc.mode()), component.OwnCommand(own).Last(registrationFlag))
 	for flag, want := range map[string]bool{staticDirFlag: readsFiles, ownSocketFlag: signs} {
-		if got := component.OwnFlag(own, flag); (got != "") != want {
+		if got := component.OwnCommand(own).Last(flag); (got != "") != want {
 			t.Errorf("our --%s is %q, want one: %t", flag, got, want)
 		}
 	}
@@ -343,13 +332,13 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 		}
 	}
 	taken := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer)))
-	patched := staticpodtest.Patched(t, written, staticpodtest.Read(t, p.config.patch(component.APIServer)))
+	patched := staticpodtest.Spec(t, staticpodtest.PatchedFile(t, written, staticpodtest.Read(t, p.config.patch(component.APIServer))))
 	testutil.Check(t, "the patch for its new manifest", inOrder(taken), inOrder(patched))
 	if got := strings.Contains(strings.Join(p.command(t), " "), manifests.SignerSocket); got != tc.adds(endpointFlag) {
 		t.Errorf("our process signs: %t, want %t", got, !got)
 	}
 	testutil.Check(t, "our mode then", string(tc.mode()),
-		component.OwnFlag(staticpodtest.Read(t, p.config.manifest(manager)), registrationFlag))
+		component.OwnCommand(staticpodtest.Read(t, p.config.manifest(manager))).Last(registrationFlag))
 	p.writeSteps(t, handback, 1)
 	testutil.Check(t, "what kubeadm wrote", string(written), string(staticpodtest.Read(t, p.config.manifest(component.APIServer))))
 }
@@ -358,17 +347,7 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 func (p *controlPlane) upgrade(t *testing.T, name string, manifest []byte, patches bool) {
 	t.Helper()
 	if patches {
-		var operations []struct{ Value string }
-		testutil.Must(t, yaml.Unmarshal(staticpodtest.Read(t, p.config.patch(name)), &operations))
-		m, err := staticpod.Parse(manifest, name)
-		testutil.Must(t, err)
-		var e staticpod.Edit
-		for _, one := range operations {
-			e.Append = append(e.Append, one.Value)
-		}
-		m, err = m.Apply(e)
-		testutil.Must(t, err)
-		manifest = m.Bytes()
+		manifest = staticpodtest.PatchedFile(t, manifest, staticpodtest.Read(t, p.config.patch(name)))
 	}
 	p.write(t, "manifests/"+name+".yaml", manifest)
 }
@@ -384,16 +363,17 @@ func inOrder(spec corev1.PodSpec) corev1.PodSpec {
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	const (
-		apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml +patches/kube-apiserver-sa-controller-manager+json.yaml ~" + apiServerFile
-		kcmAway       = "kube-controller-manager: +backup/kube-controller-manager.yaml " +
-			"+patches/kube-controller-manager-sa-controller-manager+json.yaml ~" + kcmFile
-		apiServerBack = "kube-apiserver: ~" + apiServerFile + " -patches/kube-apiserver-sa-controller-manager+json.yaml"
-		kcmBack       = "kube-controller-manager: ~" + kcmFile + " -patches/kube-controller-manager-sa-controller-manager+json.yaml"
+		record        = "backup/record.json"
+		apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml ~" + record + " +patches/kube-apiserver-sa-controller-manager+json.yaml ~" + apiServerFile
+		kcmAway       = "kube-controller-manager: +backup/kube-controller-manager.yaml +" + record +
+			" +patches/kube-controller-manager-sa-controller-manager+json.yaml ~" + kcmFile
+		apiServerBack = "kube-apiserver: ~" + apiServerFile + " -patches/kube-apiserver-sa-controller-manager+json.yaml ~" + record
+		kcmBack       = "kube-controller-manager: ~" + kcmFile + " -patches/kube-controller-manager-sa-controller-manager+json.yaml -" + record
 		ownAway       = "manager: -" + ownFile
 	)
 	another := func(t *testing.T, p *controlPlane) { p.write(t, ownFile, staticpodtest.Own([]string{theKey})) }
 	// As an operator stops kube-controller-manager, and as the command has it.
-	oneAlone := func(p *controlPlane) { p.config.Steps, p.config.Render = []string{StepAPIServer}, nil }
+	oneAlone := func(p *controlPlane) { p.config.Steps, p.config.Pod = []string{StepAPIServer}, nil }
 	for name, tc := range map[string]struct {
 		reason  string
 		in, out int // the steps of a takeover, and then of a handback, that are done
@@ -413,7 +393,7 @@ func TestPlan(t *testing.T) {
 		"UpgradedWithoutPatches": {
 			reason: "the backup is that of the manifest which is replaced", in: 3,
 			prepare: func(t *testing.T, p *controlPlane) { p.write(t, apiServerFile, stock(t, "v1.34", component.APIServer)) },
-			want:    []string{"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + apiServerFile},
+			want:    []string{"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + record + " ~" + apiServerFile},
 		},
 		"ThePatchIsGone": {
 			in: 3, prepare: func(t *testing.T, p *controlPlane) {
@@ -613,7 +593,7 @@ func TestRefuses(t *testing.T) {
 			signer: true, old: "    - --service-account-issuer=https://kubernetes.default.svc.cluster.local\n", want: "issues no tokens",
 		},
 		"OurNameIsUsed": {
-			signer: true, old: "    name: ca-certs\n  -", new: "    name: sa-controller-manager\n  -",
+			signer: true, old: "  volumes:\n", new: "  volumes:\n  - emptyDir: {}\n    name: sa-controller-manager\n",
 			want: `it has two volumes called "sa-controller-manager"`,
 		},
 		"OurDirectoryIsMounted": {

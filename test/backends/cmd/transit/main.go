@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command transit serves the transit engine of package vault until it gets a signal. It writes what
-// a client needs into a directory, and last of all, once it answers, the file uri for a key "KEY":
+// a client needs into a directory, and last of all, once it answers, the file uri of its key:
 //
 //	transit DIRECTORY
 package main
@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/hashicorp/vault/sdk/logical"
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/test/backends/vault"
 )
@@ -34,7 +35,10 @@ func run(dir string) error {
 		return err
 	}
 	defer v.Stop()
-	if err := atomicfile.Write(filepath.Join(dir, "uri"), []byte(v.URI("KEY")), 0o600); err != nil {
+	if err := v.Call(ctx, logical.UpdateOperation, "keys/transit", map[string]any{"type": "ecdsa-p256"}); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(dir, "uri"), []byte(v.URI("transit")), 0o600); err != nil {
 		return err
 	}
 	<-ctx.Done()

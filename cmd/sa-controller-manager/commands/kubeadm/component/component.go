@@ -9,17 +9,16 @@
 package component
 
 import (
-	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
-	"sa-controller-manager/manifests"
 )
 
-// The components whose manifests are edited, named as their Pods and files; and Manager, our own.
+// The components whose manifests are changed, named as their Pods and files; and Manager, our own.
 const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
@@ -39,47 +38,6 @@ const (
 	pluginName = "ServiceAccount"
 )
 
-// Component is kube-apiserver or kube-controller-manager, as a takeover with certain flags changes it.
-type Component struct {
-	Name    string
-	changes Changes // of kube-apiserver
-	// lines are the flags that a takeover appends to the command.
-	lines []string
-	// mounts are the directories that a takeover mounts.
-	mounts []staticpod.Mount
-	// out makes the edit of a takeover, none if everything that we replace is off already.
-	out []change
-	// rest adds what does not follow from lines to the edit of a handback.
-	rest []change
-}
-
-// change adds to the edit of a manifest.
-type change func(*staticpod.Manifest, *staticpod.Edit) error
-
-// edit returns the manifest with the changes.
-func edit(m *staticpod.Manifest, changes ...change) (*staticpod.Manifest, error) {
-	e, err := collect(m, changes...)
-	if err != nil {
-		return nil, err
-	}
-	return m.Apply(e)
-}
-
-func collect(m *staticpod.Manifest, changes ...change) (e staticpod.Edit, err error) {
-	for _, change := range changes {
-		if err = change(m, &e); err != nil {
-			break
-		}
-	}
-	return e, err
-}
-
-// ForControllerManager returns kube-controller-manager.
-func ForControllerManager() Component {
-	lines := []string{Assign(ControllersFlag, controllersOff), Assign(ControllersFlag, trustBundleOff), Assign(KeyFlag, "")}
-	return Component{Name: ControllerManager, lines: lines, out: []change{controllersOut}}
-}
-
 // Changes are what a takeover changes in kube-apiserver.
 type Changes struct {
 	Plugin bool // it loses its ServiceAccount plugin
@@ -89,32 +47,25 @@ type Changes struct {
 	Running string
 }
 
-// ForAPIServer returns kube-apiserver. A handback gives it keys where no record says which it had.
-func ForAPIServer(changes Changes, keys SigningKeys) Component {
-	c := Component{Name: APIServer, changes: changes, out: []change{changes.refuseOld}}
-	if changes.Plugin {
-		c.lines, c.out = append(c.lines, Assign(disableFlag, pluginName)), append(c.out, pluginOut)
+// of returns the changes of a manifest that has none of them.
+func (c Changes) of(m *staticpod.Manifest) (t Taken, err error) {
+	if err := supported(c.version(m)); err != nil {
+		return t, err
 	}
-	if changes.Signer {
-		c.lines = append(c.lines, Assign(endpointFlag, manifests.SignerSocket))
-		c.mounts = append(c.mounts, socketMount())
-		c.out, c.rest = append(c.out, changes.signerOut), append(c.rest, keys.signerIn)
+	if c.Signer {
+		err = c.signer(m, &t)
 	}
-	if changes.Files {
-		c.lines = append(c.lines, Assign(gatesFlag, staticGate+"=true"), Assign(AdmissionConfigFlag, AdmissionConfigFile))
-		c.mounts = append(c.mounts, staticMounts()...)
-		c.out, c.rest = append(c.out, changes.staticOut), append(c.rest, staticIn)
+	if c.Files && err == nil {
+		err = c.files(m, &t)
 	}
-	return c
+	if c.Plugin && err == nil {
+		err = t.pluginOff(m)
+	}
+	return t, err
 }
 
 // version returns what names the version of kube-apiserver.
 func (c Changes) version(m *staticpod.Manifest) string { return cmp.Or(c.Running, m.Image()) }
-
-// refuseOld changes nothing.
-func (c Changes) refuseOld(m *staticpod.Manifest, _ *staticpod.Edit) error {
-	return supported(c.version(m))
-}
 
 // Assign returns a flag with its value, as in a command.
 func Assign(flag, value string) string { return "--" + flag + "=" + value }
@@ -125,39 +76,38 @@ func WebhookPlugins() []string {
 	return []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}
 }
 
-// pluginOut disables the ServiceAccount plugin of kube-apiserver.
-func pluginOut(m *staticpod.Manifest, e *staticpod.Edit) error {
-	flags, err := m.Flags(admissionControlFlag, enableFlag, disableFlag)
-	if err != nil {
+// pluginOff disables the ServiceAccount plugin of kube-apiserver.
+func (t *Taken) pluginOff(m *staticpod.Manifest) error {
+	if err := m.Understands(admissionControlFlag, enableFlag, disableFlag); err != nil {
 		return err
 	}
-	if len(flags[admissionControlFlag]) > 0 {
+	command := m.Command()
+	if len(command.All(admissionControlFlag)) > 0 {
 		return fmt.Errorf("--%s is in use, which kube-apiserver does not accept together with --%s; use --%s and --%s instead first",
 			admissionControlFlag, disableFlag, enableFlag, disableFlag)
 	}
-	if slices.Contains(staticpod.List(flags[enableFlag]), pluginName) {
+	if slices.Contains(command.List(enableFlag), pluginName) {
 		return fmt.Errorf("--%s names %s, which kube-apiserver does not accept for a disabled plugin; remove it there first, "+
 			"and from apiServer.extraArgs in the ConfigMap kube-system/kubeadm-config: it is on by default", enableFlag, pluginName)
 	}
-	disabled := staticpod.List(flags[disableFlag])
+	disabled := command.List(disableFlag)
 	for _, webhooks := range WebhookPlugins() {
 		if slices.Contains(disabled, webhooks) {
 			return fmt.Errorf("--%s names %s, and without that plugin no webhook is called", disableFlag, webhooks)
 		}
 	}
 	if !slices.Contains(disabled, pluginName) {
-		e.Append = append(e.Append, Assign(disableFlag, pluginName))
+		t.Lines = append(t.Lines, Assign(disableFlag, pluginName))
 	}
 	return nil
 }
 
-// Files are a component's manifest and what takeovers have kept of it and for kubeadm, nil for a file
-// that does not exist.
+// Files are a component's manifest and what takeovers have kept of it and for kubeadm, nil for what
+// does not exist.
 type Files struct {
 	Name                    string
 	Manifest, Backup, Patch []byte
-	// WithOurs says that our process has a manifest on this node.
-	WithOurs bool
+	Taken                   *Taken
 }
 
 // Parse returns the manifest.
@@ -169,70 +119,115 @@ func (f Files) Parse() (*staticpod.Manifest, error) {
 	return m, nil
 }
 
-// Operators returns the manifest as the operator wrote it: the backup, or the current one without the
-// lines that takeovers have added.
-func (c Component) Operators(f Files) (*staticpod.Manifest, error) {
+// Operators returns the manifest as the operator has it. If that has not been edited since the takeover, it is the
+// backup, byte for byte; otherwise what was changed goes, and everything else stays. A backup has no changes of ours.
+func (f Files) Operators() (*staticpod.Manifest, error) {
+	now, err := f.Parse()
+	if err != nil || f.Taken == nil {
+		return now, err
+	}
+	backup, err := staticpod.Parse(f.Backup, f.Name)
+	intact := err == nil && sum(f.Backup) == f.Taken.Original
+	if err == nil && now.Equal(backup) {
+		return now, nil
+	}
+	if intact && sum(f.Manifest) == f.Taken.Result {
+		return backup, nil
+	}
+	undone, err := now.Apply(f.Taken.undo(now))
+	if err != nil {
+		return nil, fmt.Errorf("the manifest of %s: %w", f.Name, err)
+	}
+	if backup != nil && undone.Equal(backup) {
+		return backup, nil
+	}
+	return undone, nil
+}
+
+func sum(data []byte) string {
+	hash := sha256.Sum256(data)
+	return hex.EncodeToString(hash[:])
+}
+
+// Takeover returns what a takeover makes of the files. changes are those of kube-apiserver.
+func (f Files) Takeover(changes Changes) (Files, error) {
+	if f.Taken == nil && f.Patch != nil {
+		return f, f.unrecorded("the patch for kubeadm")
+	}
+	first, err := f.Operators()
+	if err != nil {
+		return f, err
+	}
+	of := changes.of
+	if f.Name == ControllerManager {
+		of = controllersOff
+	}
 	now, err := f.Parse()
 	if err != nil {
-		return nil, err
+		return f, err
 	}
-	lines, known := recorded(f.Patch)
-	if first := c.original(f, now); first != now || !known && !f.WithOurs {
-		return first, nil
+	taken, err := of(first)
+	var after *staticpod.Manifest
+	if err == nil {
+		after, err = first.Apply(append(annotation(first, now.Annotations()[RestartAnnotation]), taken.patch()...))
 	}
-	if !known {
-		lines = c.lines
-	}
-	return edit(now, takenOut(lines))
-}
-
-// Taken is what a takeover makes of a component: its manifest, the backup of the one before any takeover, and
-// the patch for kubeadm.
-type Taken struct {
-	After         *staticpod.Manifest
-	Backup, Patch []byte
-}
-
-// Takeover returns what a takeover makes of the component.
-func (c Component) Takeover(f Files) (t Taken, err error) {
-	now, err := f.Parse()
 	if err != nil {
-		return t, err
+		return f, fmt.Errorf("the manifest of %s: %w", f.Name, err)
 	}
-	if t.After, err = edit(now, c.out...); err != nil {
-		return t, fmt.Errorf("the manifest of %s: %w", c.Name, err)
-	}
-	first := c.original(f, now)
-	// One with lines of a takeover, as kubeadm upgrade writes it with the patch, is no backup.
-	if t.Backup = f.Backup; t.After != now && !hasRecorded(first, f.Patch) {
-		t.Backup = first.Bytes()
-	}
-	t.Patch, err = c.patch(f, first, t.After)
-	return t, err
+	taken.Original, taken.Result = sum(first.Bytes()), sum(after.Bytes())
+	patch, err := kubeadmPatch(taken)
+	return Files{Name: f.Name, Manifest: after.Bytes(), Backup: first.Bytes(), Patch: patch, Taken: &taken}, err
 }
 
-// sameLines reports whether two manifests differ in nothing but the order of their lines: takeovers with
-// different flags append theirs one after the other.
-func sameLines(a, b []byte) bool {
-	return slices.Equal(slices.Sorted(strings.Lines(string(a))), slices.Sorted(strings.Lines(string(b))))
+// Handback returns what a handback makes of the files. notes are for the user.
+func (f Files) Handback() (after Files, notes []string, err error) {
+	first, err := f.Operators()
+	if err != nil {
+		return f, nil, err
+	}
+	if left := f.left(first.Command()); left != "" {
+		return f, nil, f.unrecorded(left)
+	}
+	after = Files{Name: f.Name, Manifest: first.Bytes(), Backup: f.Backup}
+	if f.Taken != nil {
+		after.Backup = first.Bytes()
+	}
+	switch off := offBefore(f.Name, first.Command()); {
+	case off != "" && f.Name == APIServer:
+		notes = append(notes, "It had no "+pluginName+" plugin before, and gets none. "+
+			"The webhook stays until it has one, or until you unregister it.")
+	case off != "":
+		notes = append(notes, "It had "+off+" before, and keeps it.")
+	}
+	return after, notes, nil
 }
 
-// original returns the manifest from before any takeover: the backup, if a takeover turns it into the
-// current manifest, and otherwise the current one.
-func (c Component) original(f Files, now *staticpod.Manifest) *staticpod.Manifest {
-	backup, err := staticpod.Parse(f.Backup, c.Name)
-	if err != nil || hasRecorded(backup, f.Patch) {
-		return now
-	}
-	for all := range 8 {
-		way := c
-		if c.Name == APIServer {
-			way = ForAPIServer(Changes{all&1 > 0, all&2 > 0, all&4 > 0, c.changes.Running}, SigningKeys{})
-		}
-		taken, err := edit(backup, way.out...)
-		if err == nil && (bytes.Equal(taken.Bytes(), now.Bytes()) || taken != backup && sameLines(taken.Bytes(), now.Bytes())) {
-			return backup
+// offBefore returns the line of a command with which a component does not do what our process does.
+func offBefore(name string, command staticpod.Command) string {
+	for _, line := range command[1:] {
+		one := staticpod.Command{line}
+		if name == APIServer && pluginIsOff(one) ||
+			name == ControllerManager && slices.Contains(one.List(ControllersFlag), "-"+replacedControllers("")[0].name) {
+			return line
 		}
 	}
-	return now
+	return ""
+}
+
+// left returns a line that a takeover writes, and of which nothing says what was there before, "" if there is none.
+func (f Files) left(command staticpod.Command) string {
+	for _, line := range []string{signerLine(), Assign(AdmissionConfigFlag, AdmissionConfigFile)} {
+		if slices.Contains(command, line) {
+			return line
+		}
+	}
+	if f.Taken != nil {
+		return ""
+	}
+	return offBefore(f.Name, command)
+}
+
+func (f Files) unrecorded(what string) error {
+	return fmt.Errorf("there is %s, but no record of what a takeover has changed in the manifest of %s; put it back by hand, "+
+		"from its backup or without the lines of the patch, and remove the patch (\"By hand\" in docs/takeover.md)", what, f.Name)
 }

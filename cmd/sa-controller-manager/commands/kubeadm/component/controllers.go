@@ -12,12 +12,12 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
-// controllersOff turns three of the controllers off, and trustBundleOff the one that comes with trustBundleMinor: an
+// threeOff turns three of the controllers off, and trustBundleOff the one that comes with trustBundleMinor: an
 // unknown name keeps kube-controller-manager from starting. The last one, the token controller, is started before
 // --controllers is read (kube-controller-manager v1.36, cmd/kube-controller-manager/app/controllermanager.go) and
 // runs whenever it has a key.
 const (
-	controllersOff = "-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
+	threeOff       = "-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
 	trustBundleOff = "-" + options.ClusterTrustBundlePublisher
 )
 
@@ -35,9 +35,9 @@ type replacedController struct{ name, alias, off string }
 // the aliases are older.
 func replacedControllers(image string) []replacedController {
 	replaced := []replacedController{
-		{"serviceaccount-controller", "serviceaccount", controllersOff},
-		{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher", controllersOff},
-		{"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner", controllersOff},
+		{"serviceaccount-controller", "serviceaccount", threeOff},
+		{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher", threeOff},
+		{"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner", threeOff},
 	}
 	if _, minor, ok := version(image); ok && minor >= trustBundleMinor {
 		// It has no alias.
@@ -46,43 +46,42 @@ func replacedControllers(image string) []replacedController {
 	return replaced
 }
 
-// ourControllers are these and the token controller, which runs as long as it has a key.
-func ourControllers(image string) []replacedController {
-	return append(replacedControllers(image), replacedController{options.ServiceAccountTokenController, "serviceaccount-token", ""})
+// tokenController runs in kube-controller-manager whenever that has a key: its --controllers does not matter.
+func tokenController() replacedController {
+	return replacedController{options.ServiceAccountTokenController, "serviceaccount-token", ""}
 }
 
-// controllersOut turns off the controllers that we replace.
-func controllersOut(m *staticpod.Manifest, e *staticpod.Edit) error {
+// controllersOff turns off the controllers that we replace.
+func controllersOff(m *staticpod.Manifest) (t Taken, err error) {
 	if err := supported(m.Image()); err != nil {
-		return err
+		return t, err
 	}
-	flags, err := m.Flags(ControllersFlag, KeyFlag)
-	if err != nil {
-		return err
+	if err := m.Understands(ControllersFlag, KeyFlag); err != nil {
+		return t, err
 	}
-	controllers := flags[ControllersFlag]
-	list := staticpod.List(controllers)
+	list := m.Command().List(ControllersFlag)
+	given := len(m.Command().All(ControllersFlag)) > 0
 	var off []string
 	for _, replaced := range replacedControllers(m.Image()) {
 		on, named := isEnabled(list, replaced)
 		if on && named {
-			return fmt.Errorf("--%s names %s, and the first mention of a controller counts; remove it there first, "+
+			return t, fmt.Errorf("--%s names %s, and the first mention of a controller counts; remove it there first, "+
 				"and from controllerManager.extraArgs in the ConfigMap kube-system/kubeadm-config", ControllersFlag, replaced.name)
 		}
-		if (on || len(controllers) == 0) && !slices.Contains(off, replaced.off) {
+		if (on || !given) && !slices.Contains(off, replaced.off) {
 			off = append(off, replaced.off)
 		}
 	}
-	if len(off) > 0 && len(controllers) == 0 {
+	if len(off) > 0 && !given {
 		off = append([]string{allControllers}, off...)
 	}
 	if len(off) > 0 {
-		e.Append = append(e.Append, Assign(ControllersFlag, strings.Join(off, ",")))
+		t.Lines = append(t.Lines, Assign(ControllersFlag, strings.Join(off, ",")))
 	}
-	if staticpod.Last(flags[KeyFlag]) != "" {
-		e.Append = append(e.Append, Assign(KeyFlag, ""))
+	if m.Command().Last(KeyFlag) != "" {
+		t.Lines = append(t.Lines, Assign(KeyFlag, ""))
 	}
-	return nil
+	return t, nil
 }
 
 // isEnabled reports whether a list turns a controller on that is on by default, and whether it names

@@ -65,8 +65,8 @@ type Carried struct {
 
 	*staticpod.Manifest
 
-	own      []byte   // our manifest that is there, nil if there is none
-	accept   []string // flags that --accept-flag names
+	own      staticpod.Command // of our manifest that is there
+	accept   []string          // flags that --accept-flag names
 	verdicts []verdict
 }
 
@@ -77,11 +77,12 @@ type verdict struct {
 	reason       string
 }
 
-// Carry decides about every flag. A flag in accept is left out where it would be refused.
-func Carry(m *staticpod.Manifest, own []byte, accept []string) *Carried {
+// Carry decides about every flag. own is the command of our manifest if no record says what takeovers have changed: it
+// then knows more. A flag in accept is left out where it would be refused.
+func Carry(m *staticpod.Manifest, own staticpod.Command, accept []string) *Carried {
 	k := &Carried{Manifest: m, own: own, accept: accept}
 	// Without these two flags kube-controller-manager differs from our manifest.
-	for _, name := range slices.Concat([]string{KeyFlag, RootCAFlag}, m.Given()) {
+	for _, name := range slices.Concat([]string{KeyFlag, RootCAFlag}, m.Command().Given()) {
 		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name }) {
 			v := k.decide(name)
 			if v.class == refused && slices.Contains(k.accept, name) {
@@ -94,7 +95,7 @@ func Carry(m *staticpod.Manifest, own []byte, accept []string) *Carried {
 }
 
 func (k *Carried) decide(name string) verdict {
-	v := verdict{flag: name, theirs: k.Written(name), class: notNeeded}
+	v := verdict{flag: name, theirs: strings.Join(k.Command().All(name), " "), class: notNeeded}
 	for _, flags := range kcmTable() {
 		if !slices.Contains(strings.Fields(flags.names), name) {
 			continue
@@ -128,8 +129,7 @@ func (k *Carried) decide(name string) verdict {
 
 // last returns the value of a flag that takes one.
 func (k *Carried) last(name string) (string, error) {
-	values, err := k.Flag(name)
-	return staticpod.Last(values), err
+	return k.Command().Last(name), k.Understands(name)
 }
 
 func (k *Carried) rootCA(name string) (string, error) {
@@ -149,7 +149,7 @@ func (k *Carried) key(name string) (string, error) {
 	if file != "" {
 		return k.visible(file)
 	}
-	for _, file := range slices.Backward(OwnFlags(k.own, name)) {
+	for _, file := range slices.Backward(k.own.All(name)) {
 		if file != "" {
 			k.Files = append(k.Files, file)
 			return file, nil
@@ -173,20 +173,21 @@ func (k *Carried) visible(file string) (string, error) {
 
 // controllers turns off the controllers that are off in kube-controller-manager, "" if none is.
 func (k *Carried) controllers(name string) (string, error) {
-	values, err := k.Flag(name)
+	selectors := []string{allControllers}
+	ours, err := OwnControllers(k.own)
 	if err != nil {
 		return "", err
 	}
-	var off []string
-	for _, one := range ourControllers(k.Image()) {
-		if on, _ := isEnabled(staticpod.List(values), one); !on {
-			off = append(off, "-"+one.name)
+	for _, one := range replacedControllers(k.Image()) {
+		// Without a record, those that ours runs may be off because of ours.
+		if on, _ := isEnabled(k.Command().List(name), one); !on && (k.own == nil || !ours.Enabled(one.name)) {
+			selectors = append(selectors, "-"+one.name)
 		}
 	}
-	if len(off) == 0 {
-		return "", nil
+	if len(selectors) == 1 {
+		selectors = nil
 	}
-	return allControllers + "," + strings.Join(off, ","), nil
+	return strings.Join(selectors, ","), k.Understands(name)
 }
 
 // Refusal names every refused flag, and every one in accept that would not be refused.
@@ -217,14 +218,14 @@ func (k *Carried) Notes() []string {
 	return notes
 }
 
-// Table prints a line for each flag. ours is our manifest.
-func (k *Carried) Table(w io.Writer, ours []byte) {
+// Table prints a line for each flag. ours is the command of our manifest.
+func (k *Carried) Table(w io.Writer, ours staticpod.Command) {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "FLAG\tKUBE-CONTROLLER-MANAGER\tOURS\tCLASS\tREASON")
 	for _, v := range k.verdicts {
 		value := "-"
 		if v.class == carriedOver {
-			value = OwnFlag(ours, v.flag)
+			value = ours.Last(v.flag)
 			if v.flag == ControllersFlag {
 				value = selectors(ours)
 			}
@@ -236,44 +237,37 @@ func (k *Carried) Table(w io.Writer, ours []byte) {
 }
 
 // CheckControllers refuses to turn off a controller in kube-controller-manager that our process would not
-// run with its manifest.
-func (f Files) CheckControllers(own []byte) error {
-	now, err := f.Parse()
-	if err != nil {
-		return err
-	}
-	flags, err := now.Flags(ControllersFlag, KeyFlag)
-	if err != nil {
-		return fmt.Errorf("the manifest of %s: %w", ControllerManager, err)
-	}
-	key, ring := OwnFlag(own, KeyFlag), OwnFlag(own, KeyRingFlag)
+// run with its command. of is the manifest as the operator has it.
+func CheckControllers(of *staticpod.Manifest, own staticpod.Command) error {
 	here, err := OwnControllers(own)
 	if err != nil {
 		return err
 	}
-	for _, one := range ourControllers(now.Image()) {
-		there, _ := isEnabled(staticpod.List(flags[ControllersFlag]), one)
-		there, ours := there || len(flags[ControllersFlag]) == 0, here.Enabled(one.name)
-		if one.name == options.ServiceAccountTokenController {
-			there, ours = there && staticpod.Last(flags[KeyFlag]) != "", ours && key+ring != ""
+	key, ring := own.Last(KeyFlag), own.Last(KeyRingFlag)
+	nowhere := func(name string) error {
+		return fmt.Errorf("%s runs in kube-controller-manager and would run nowhere after the takeover: "+
+			"our manifest has --%s=%s, --%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that are named run)",
+			name, ControllersFlag, selectors(own), KeyFlag, key, KeyRingFlag, ring)
+	}
+	for _, one := range replacedControllers(of.Image()) {
+		if runsController(of.Command().List(ControllersFlag), one) && !here.Enabled(one.name) {
+			return nowhere(one.name)
 		}
-		if there && !ours {
-			return fmt.Errorf("%s runs in kube-controller-manager and would run nowhere after the takeover: "+
-				"our manifest has --%s=%s, --%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that are named run)",
-				one.name, ControllersFlag, selectors(own), KeyFlag, key, KeyRingFlag, ring)
-		}
+	}
+	if token := tokenController().name; of.Command().Last(KeyFlag) != "" && (!here.Enabled(token) || key+ring == "") {
+		return nowhere(token)
 	}
 	return nil
 }
 
-// selectors returns the controllers that our manifest turns on and off.
-func selectors(manifest []byte) string {
-	return cmp.Or(strings.Join(OwnFlags(manifest, ControllersFlag), ","), allControllers)
+// selectors returns the controllers that our command turns on and off.
+func selectors(own staticpod.Command) string {
+	return cmp.Or(strings.Join(own.All(ControllersFlag), ","), allControllers)
 }
 
-// OwnControllers returns the controllers that run with our manifest.
-func OwnControllers(manifest []byte) (options.ControllerSet, error) {
-	set, err := options.ParseControllers(staticpod.Split(selectors(manifest)))
+// OwnControllers returns the controllers that run with our command.
+func OwnControllers(own staticpod.Command) (options.ControllerSet, error) {
+	set, err := options.ParseControllers(staticpod.Split(selectors(own)))
 	if err != nil {
 		return set, fmt.Errorf("our --%s: %w", ControllersFlag, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 )
@@ -23,7 +24,7 @@ const (
 func TestCarriedOver(t *testing.T) {
 	t.Parallel()
 	const noKey = "--service-account-private-key-file="
-	off := Assign(ControllersFlag, controllersOff)
+	off := Assign(ControllersFlag, threeOff)
 	numbers := []string{
 		"--concurrent-serviceaccount-token-syncs=20", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
 		"--leader-elect-retry-period=5s",
@@ -87,12 +88,15 @@ func TestCarriedOver(t *testing.T) {
 			carried: []string{"--controllers=*,-serviceaccount-controller"},
 		},
 		"OffByTheOperator": {
-			reason: "no takeover has been", flags: []string{"--controllers=*," + controllersOff},
-			carried: []string{"--controllers=*," + controllersOff},
+			reason: "no takeover has been", flags: []string{"--controllers=*," + threeOff},
+			carried: []string{"--controllers=*," + threeOff},
+		},
+		"TokenControllerOff": {
+			reason: "kube-controller-manager runs it whenever it has a key", flags: []string{"--controllers=*,-serviceaccount-token-controller"},
 		},
 		"MadeWithOurs": {
 			reason:  "by the cluster's kubeadm configuration",
-			command: []string{theCA, "--controllers=*,tokencleaner," + controllersOff, noKey}, own: []string{theKey},
+			command: []string{theCA, "--controllers=*,tokencleaner," + threeOff, noKey}, own: []string{theKey},
 		},
 	}
 	for name, tc := range cases {
@@ -103,18 +107,13 @@ func TestCarriedOver(t *testing.T) {
 			if tc.want == nil {
 				tc.want = append([]string{theKey, theCA}, tc.carried...)
 			}
-			one := ForControllerManager()
-			var own []byte
-			if tc.own != nil {
-				own = staticpodtest.Own(tc.own)
-			}
-			f := Files{Name: one.Name, Manifest: staticpodtest.Manifest(append([]string{ControllerManager}, tc.command...)), WithOurs: own != nil}
+			f := Files{Name: ControllerManager, Manifest: staticpodtest.Manifest(append([]string{ControllerManager}, tc.command...))}
 			if tc.record != nil {
-				f.Patch = kubeadmPatch(tc.record)
+				f.Taken = &Taken{Lines: tc.record}
 			}
-			m, err := one.Operators(f)
+			m, err := f.Operators()
 			testutil.Must(t, err)
-			k := Carry(m, own, nil)
+			k := Carry(m, tc.own, nil)
 			if err := k.Refusal(nil); tc.refused != "" || err != nil {
 				if err == nil || tc.refused == "" || !strings.Contains(err.Error(), tc.refused) {
 					t.Errorf("%s: error %v, want one with %q", tc.reason, err, tc.refused)
@@ -150,13 +149,24 @@ func TestNowhere(t *testing.T) {
 			args: []string{theKey, "--controllers=*,-root-ca-cert-publisher"},
 			kcm:  []string{"--controllers=*,-root-ca-certificate-publisher-controller"},
 		},
-		"NoKey":         {args: []string{theKey, "--service-account-private-key-file="}, want: "serviceaccount-token-controller"},
-		"KeyRing":       {args: []string{"--service-account-private-key-file=", "--service-account-key-ring=/etc/kubernetes/pki/ring"}},
+		"NoKey":   {args: []string{theKey, "--service-account-private-key-file="}, want: "serviceaccount-token-controller"},
+		"KeyRing": {args: []string{"--service-account-private-key-file=", "--service-account-key-ring=/etc/kubernetes/pki/ring"}},
+		"TokenControllerOff": {
+			reason: "kube-controller-manager runs it whenever it has a key",
+			args:   []string{theKey, "--controllers=*,-serviceaccount-token-controller"}, kcm: []string{"--controllers=*,-serviceaccount-token-controller"},
+			want: "serviceaccount-token-controller runs in kube-controller-manager",
+		},
+		"TokenControllerNotNamed": {
+			reason: "nor does an allow-list matter", args: []string{"--service-account-private-key-file="},
+			kcm: []string{"--controllers=deployment"}, want: "serviceaccount-token-controller",
+		},
 		"UnknownOfOurs": {args: []string{theKey, "--controllers=*,-x"}, want: `our --controllers: "x" is not in the list`},
 	}
 	for name, tc := range cases {
-		f := Files{Name: ControllerManager, Manifest: staticpodtest.Manifest(slices.Concat([]string{ControllerManager, theKey, theCA}, tc.kcm))}
-		err := f.CheckControllers(staticpodtest.Own(tc.args))
+		text := staticpodtest.Manifest(slices.Concat([]string{ControllerManager, theKey, theCA}, tc.kcm))
+		m, err := staticpod.Parse(text, ControllerManager)
+		testutil.Must(t, err)
+		err = CheckControllers(m, tc.args)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s %s: error %v, want %q", name, tc.reason, err, tc.want)
 		}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
@@ -23,7 +22,7 @@ func Stock(pods []corev1.Pod) (servers, managers []string, looked int) {
 	own := map[string][]string{} // --controllers of our process, by node
 	for i := range pods {
 		if IsMirror(&pods[i], Manager) {
-			own[pods[i].Spec.NodeName] = listIn(podCommand(&pods[i]), ControllersFlag)
+			own[pods[i].Spec.NodeName] = PodCommand(&pods[i]).List(ControllersFlag)
 		}
 	}
 	for i := range pods {
@@ -45,16 +44,15 @@ func Stock(pods []corev1.Pod) (servers, managers []string, looked int) {
 	return servers, managers, looked
 }
 
-func stockControllers(pod *corev1.Pod, own []string) []string {
-	var names []string
-	for _, controller := range ourControllers(pod.Spec.Containers[0].Image) {
-		on := runsController(listIn(podCommand(pod), ControllersFlag), controller)
-		if controller.name == options.ServiceAccountTokenController {
-			on = PodFlag(pod, KeyFlag) != ""
-		}
-		if on && runsController(own, controller) {
+func stockControllers(pod *corev1.Pod, own []string) (names []string) {
+	command := PodCommand(pod)
+	for _, controller := range replacedControllers(pod.Spec.Containers[0].Image) {
+		if runsController(command.List(ControllersFlag), controller) && runsController(own, controller) {
 			names = append(names, controller.name)
 		}
+	}
+	if command.Last(KeyFlag) != "" && runsController(own, tokenController()) {
+		names = append(names, tokenController().name)
 	}
 	return names
 }
@@ -76,7 +74,7 @@ func RunNowhere(pods []corev1.Pod, led bool) (names []string) {
 func running(pods []corev1.Pod, component string, c replacedController) (there, runs bool) {
 	for i := range pods {
 		if IsMirror(&pods[i], component) {
-			there, runs = true, runs || runsController(listIn(podCommand(&pods[i]), ControllersFlag), c)
+			there, runs = true, runs || runsController(PodCommand(&pods[i]).List(ControllersFlag), c)
 		}
 	}
 	return there, runs
@@ -94,8 +92,8 @@ func IsMirror(pod *corev1.Pod, component string) bool {
 	return mirror && pod.Name == component+"-"+pod.Spec.NodeName
 }
 
-// podCommand returns the command lines of all containers.
-func podCommand(pod *corev1.Pod) (command []string) {
+// PodCommand returns the command lines of all containers.
+func PodCommand(pod *corev1.Pod) (command staticpod.Command) {
 	for _, container := range pod.Spec.Containers {
 		command = slices.Concat(command, container.Command, container.Args)
 	}
@@ -103,51 +101,20 @@ func podCommand(pod *corev1.Pod) (command []string) {
 }
 
 // PluginIsOff reports whether a kube-apiserver has no ServiceAccount plugin.
-func PluginIsOff(pod *corev1.Pod) bool { return pluginIsOff(podCommand(pod)) }
+func PluginIsOff(pod *corev1.Pod) bool { return pluginIsOff(PodCommand(pod)) }
 
-func pluginIsOff(command []string) bool {
-	return slices.Contains(listIn(command, disableFlag), pluginName)
+func pluginIsOff(command staticpod.Command) bool {
+	return slices.Contains(command.List(disableFlag), pluginName)
 }
 
 // PodFlag returns the last value of a flag in a Pod's command, "" if it is not given.
-func PodFlag(pod *corev1.Pod, name string) string { return FlagIn(podCommand(pod), name) }
-
-// OwnFlag returns the last value of a flag in our manifest, "" if it is not given.
-func OwnFlag(manifest []byte, name string) string { return FlagIn(OwnCommand(manifest), name) }
-
-// OwnFlags returns all values of a flag in our manifest.
-func OwnFlags(manifest []byte, name string) []string { return FlagsIn(OwnCommand(manifest), name) }
+func PodFlag(pod *corev1.Pod, name string) string { return PodCommand(pod).Last(name) }
 
 // OwnCommand returns the command lines in our manifest, nil if it is none.
-func OwnCommand(manifest []byte) []string {
+func OwnCommand(manifest []byte) staticpod.Command {
 	var pod corev1.Pod
 	if yaml.Unmarshal(manifest, &pod) != nil {
 		return nil
 	}
-	return podCommand(&pod)
-}
-
-// FlagsIn returns all values of a flag.
-func FlagsIn(args []string, name string) []string {
-	var values []string
-	for _, arg := range args {
-		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
-			values = append(values, value)
-		}
-	}
-	return values
-}
-
-// listIn returns the elements of a list flag.
-func listIn(args []string, name string) []string {
-	return staticpod.Split(strings.Join(FlagsIn(args, name), ","))
-}
-
-// FlagIn returns the last value of a flag, "" if it is not given.
-func FlagIn(args []string, name string) string {
-	values := FlagsIn(args, name)
-	if len(values) == 0 {
-		return ""
-	}
-	return values[len(values)-1]
+	return PodCommand(&pod)
 }

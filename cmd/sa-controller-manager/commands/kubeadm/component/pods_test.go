@@ -30,7 +30,7 @@ func TestStock(t *testing.T) {
 	}{
 		"Taken over": {pods: []corev1.Pod{
 			mirror(APIServer, "--disable-admission-plugins=ServiceAccount"),
-			mirror(ControllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key", "--controllers="+controllersOff,
+			mirror(ControllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key", "--controllers="+threeOff,
 				"--service-account-private-key-file="),
 		}, looked: 2},
 		"Stock": {

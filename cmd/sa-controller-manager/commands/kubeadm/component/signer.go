@@ -5,7 +5,6 @@ package component
 
 import (
 	"fmt"
-	"slices"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
@@ -22,109 +21,34 @@ const (
 	signerMinor = 34
 )
 
-// socketMount is the directory that kube-apiserver and our process share. It is mounted as a whole,
-// because a recreated socket is another file.
-func socketMount() staticpod.Mount {
-	return staticpod.Mount{Name: Manager, Path: manifests.SignerDirectory}
-}
-
-// SigningKeys are the key files that kube-apiserver gets back where it has no record of them.
-type SigningKeys struct {
-	Private string
-	Verify  []string
-}
-
-// signerOut replaces the key flags by the socket. It removes them, because kube-apiserver counts an
+// signer replaces the key flags by the socket. It removes them, because kube-apiserver counts an
 // empty one as given (k8s.io/kubernetes pkg/controlplane/apiserver/options/validation.go).
-func (c Changes) signerOut(m *staticpod.Manifest, e *staticpod.Edit) error {
-	if err := knowsSigner(c.version(m)); err != nil {
+func (c Changes) signer(m *staticpod.Manifest, t *Taken) error {
+	if err := notOlder(c.version(m), signerMinor, "with an external signer that is on by default"); err != nil {
 		return err
 	}
-	flags, err := m.Flags(endpointFlag, SigningKeyFlag, VerifyKeyFlag)
-	if err != nil {
+	if err := m.Understands(endpointFlag, SigningKeyFlag, VerifyKeyFlag); err != nil {
 		return err
 	}
-	endpoint := flags[endpointFlag]
-	if last := staticpod.Last(endpoint); last != "" && last != manifests.SignerSocket {
+	command := m.Command()
+	switch last := command.Last(endpointFlag); {
+	case last != "" && last != manifests.SignerSocket:
 		return fmt.Errorf("--%s=%s is in use already by another signer", endpointFlag, last)
+	case last == "":
+		t.Lines = append(t.Lines, signerLine())
 	}
-	for _, key := range slices.Concat(flags[SigningKeyFlag], flags[VerifyKeyFlag]) {
-		e.Remove = append(e.Remove, key.Item)
-	}
-	slices.Sort(e.Remove)
-	if len(endpoint) == 0 {
-		e.Append = append(e.Append, Assign(endpointFlag, manifests.SignerSocket))
-	}
-	*e, err = m.Remount(*e, true, socketMount())
-	return err
-}
-
-// signerIn replaces the socket by the key flags.
-func (keys SigningKeys) signerIn(m *staticpod.Manifest, e *staticpod.Edit) error {
-	endpoint, err := m.Flag(endpointFlag)
-	if err != nil {
-		return err
-	}
-	for _, value := range endpoint {
-		if !slices.Contains(e.Remove, value.Item) {
-			e.Remove = append(e.Remove, value.Item)
+	for i, one := range command {
+		if line := (staticpod.Command{one}); len(line.All(SigningKeyFlag))+len(line.All(VerifyKeyFlag)) > 0 {
+			t.Removed = append(t.Removed, Line{At: i, Text: one})
 		}
 	}
-	if len(endpoint) > 0 {
-		if keys.Private == "" || len(keys.Verify) == 0 {
-			return fmt.Errorf("neither the backup nor our manifest says which --%s and --%s it had; add them by hand, and remove --%s",
-				SigningKeyFlag, VerifyKeyFlag, endpointFlag)
-		}
-		for _, file := range keys.Verify {
-			putBack(m, e, Assign(VerifyKeyFlag, file))
-		}
-		putBack(m, e, Assign(SigningKeyFlag, keys.Private))
-	}
-	*e, err = m.Remount(*e, false, socketMount())
-	return err
-}
-
-// putBack adds a flag where kubeadm has it, in alphabetical order: the patch of a later takeover names
-// it by its place in what kubeadm writes.
-func putBack(m *staticpod.Manifest, e *staticpod.Edit, flag string) {
-	for i, given := range m.Command() {
-		if i > 0 && given > flag && !slices.Contains(e.Remove, i) {
-			if e.Insert == nil {
-				e.Insert = map[int][]string{}
-			}
-			e.Insert[i] = append(e.Insert[i], flag)
-			return
-		}
-	}
-	e.Append = append(e.Append, flag)
+	// The directory is mounted as a whole, because a recreated socket is another file.
+	t.mount(m, Mount{Name: Manager, Path: manifests.SignerDirectory})
+	return nil
 }
 
 // Signs reports whether our process signs kube-apiserver's tokens now.
-func (f Files) Signs() (bool, error) {
-	m, err := f.Parse()
-	if err != nil {
-		return false, nil //nolint:nilerr // the callers that need the manifest report it
-	}
-	endpoint, err := m.Flag(endpointFlag)
-	return staticpod.Last(endpoint) == manifests.SignerSocket, err
-}
-
-// SigningKeys returns the key files that kube-apiserver's backup names, or else our manifest.
-func (f Files) SigningKeys(own []byte) SigningKeys {
-	if backup, err := staticpod.Parse(f.Backup, APIServer); err == nil {
-		flags, err := backup.Flags(SigningKeyFlag, VerifyKeyFlag)
-		if private := staticpod.Last(flags[SigningKeyFlag]); err == nil && private != "" {
-			keys := SigningKeys{Private: private}
-			for _, file := range flags[VerifyKeyFlag] {
-				keys.Verify = append(keys.Verify, file.Text)
-			}
-			return keys
-		}
-	}
-	return SigningKeys{Private: OwnFlag(own, KeyFlag), Verify: OwnFlags(own, VerifyKeyFlag)}
-}
-
-// knowsSigner refuses versions of kube-apiserver without the flag. of is an image or a version.
-func knowsSigner(of string) error {
-	return notOlder(of, signerMinor, "with an external signer that is on by default")
+func (f Files) Signs() bool {
+	m, err := f.Parse() // the callers that need the manifest report the error
+	return err == nil && m.Command().Last(endpointFlag) == manifests.SignerSocket
 }

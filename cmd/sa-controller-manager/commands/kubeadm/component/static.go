@@ -29,51 +29,38 @@ const (
 	AdmissionConfigFile = manifests.StaticDirectory + "/config/admission.yaml"
 )
 
-// staticMounts are what kube-apiserver sees: not their parent, which has the key of our serving CA.
-func staticMounts() []staticpod.Mount {
-	var mounts []staticpod.Mount
-	for _, directory := range append(registration.StaticDirs(manifests.StaticDirectory), path.Dir(AdmissionConfigFile)) {
-		mounts = append(mounts, staticpod.Mount{Name: Manager + "-" + path.Base(directory), Path: directory})
-	}
-	return mounts
-}
-
-// staticIn removes the mounts, which are not flags.
-func staticIn(m *staticpod.Manifest, e *staticpod.Edit) (err error) {
-	*e, err = m.Remount(*e, false, staticMounts()...)
-	return err
-}
-
-// staticOut appends the gate and our file. Gates add up, and of two files kube-apiserver reads the last.
-func (c Changes) staticOut(m *staticpod.Manifest, e *staticpod.Edit) error {
-	flags, err := m.Flags(gatesFlag, AdmissionConfigFlag, emulatedFlag)
-	if err != nil {
+// files adds the gate, our file and our directories. Gates add up, and of two files kube-apiserver reads the last.
+func (c Changes) files(m *staticpod.Manifest, t *Taken) error {
+	if err := m.Understands(gatesFlag, AdmissionConfigFlag, emulatedFlag); err != nil {
 		return err
 	}
-	on, err := gateOn(c.version(m), staticpod.List(flags[emulatedFlag]), staticpod.List(flags[gatesFlag]))
+	on, err := gateOn(c.version(m), m.Command())
 	if err != nil {
 		return err
 	}
 	if !on {
-		e.Append = append(e.Append, Assign(gatesFlag, staticGate+"=true"))
+		t.Lines = append(t.Lines, Assign(gatesFlag, staticGate+"=true"))
 	}
-	if staticpod.Last(flags[AdmissionConfigFlag]) != AdmissionConfigFile {
-		e.Append = append(e.Append, Assign(AdmissionConfigFlag, AdmissionConfigFile))
+	if m.Command().Last(AdmissionConfigFlag) != AdmissionConfigFile {
+		t.Lines = append(t.Lines, Assign(AdmissionConfigFlag, AdmissionConfigFile))
 	}
-	*e, err = m.Remount(*e, true, staticMounts()...)
-	return err
+	// Not their parent, which has the key of our serving CA.
+	for _, directory := range append(registration.StaticDirs(manifests.StaticDirectory), path.Dir(AdmissionConfigFile)) {
+		t.mount(m, Mount{Name: Manager + "-" + path.Base(directory), Path: directory})
+	}
+	return nil
 }
 
 // gateOn reports whether kube-apiserver reads webhook configurations from files as it is. An error says
-// that it cannot, or must not. of is its image or version, emulated and gates are its lists.
-func gateOn(of string, emulated, gates []string) (bool, error) {
-	behavesAs := gatesOf(of, emulated)
+// that it cannot, or must not. of is its image or version.
+func gateOn(of string, command staticpod.Command) (bool, error) {
+	behavesAs := gatesOf(of, command.List(emulatedFlag))
 	if err := notOlder(behavesAs, staticMinor, "that reads webhook configurations from files (--static-registration)"); err != nil {
 		return false, err
 	}
 	_, minor, _ := version(behavesAs)
 	on := minor >= staticOnMinor
-	for _, gate := range gates {
+	for _, gate := range command.List(gatesFlag) {
 		if name, value, _ := strings.Cut(strings.TrimPrefix(gate, "kube:"), "="); name == staticGate {
 			if on = value == "true"; !on {
 				return false, fmt.Errorf("--%s has %s, and static registration needs it to be true; remove it there first", gatesFlag, gate)
@@ -86,7 +73,7 @@ func gateOn(of string, emulated, gates []string) (bool, error) {
 // FilesUnasked reports whether kube-apiserver reads webhook configurations from files without a feature
 // gate of ours. of is its image or version.
 func FilesUnasked(of string, command []string) bool {
-	on, err := gateOn(of, listIn(command, emulatedFlag), listIn(command, gatesFlag))
+	on, err := gateOn(of, command)
 	return err == nil && on
 }
 
@@ -107,10 +94,6 @@ func gatesOf(image string, emulated []string) string {
 
 // ReadsFiles reports whether the manifest of kube-apiserver has our file.
 func (f Files) ReadsFiles() bool {
-	m, err := f.Parse()
-	if err != nil {
-		return false // the callers that need the manifest report it
-	}
-	files, err := m.Flag(AdmissionConfigFlag)
-	return err == nil && staticpod.Last(files) == AdmissionConfigFile
+	m, err := f.Parse() // the callers that need the manifest report the error
+	return err == nil && m.Command().Last(AdmissionConfigFlag) == AdmissionConfigFile
 }

@@ -4,6 +4,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -32,10 +33,14 @@ var ErrNoKey = errors.New("the key of the cluster's CA is not here")
 // CA does not have it.
 type authority struct {
 	certFile, keyFile string
-	certificate       *x509.Certificate
-	pem               []byte
-	roots             *x509.CertPool
-	key               crypto.Signer
+	now               time.Time
+	// certificates are several while the CA is exchanged. kube-apiserver trusts all of them.
+	certificates []*x509.Certificate
+	pem          []byte
+	roots        *x509.CertPool
+	// key signs, and certificate is the one that it belongs to.
+	certificate *x509.Certificate
+	key         crypto.Signer
 }
 
 // certificatePair is a certificate and its private key, both PEM.
@@ -43,7 +48,7 @@ type certificatePair struct{ cert, key []byte }
 
 // openAuthority reads the CA's certificate.
 func openAuthority(dir string, now time.Time) (*authority, error) {
-	a := &authority{certFile: filepath.Join(dir, "ca.crt"), keyFile: filepath.Join(dir, "ca.key")}
+	a := &authority{certFile: filepath.Join(dir, "ca.crt"), keyFile: filepath.Join(dir, "ca.key"), now: now}
 	data, err := os.ReadFile(a.certFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster's CA: %w", err)
@@ -52,21 +57,25 @@ func openAuthority(dir string, now time.Time) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: want PEM of a certificate", a.certFile)
 	}
-	// Like kubeadm, sign with the first one. kube-apiserver trusts all of them.
-	a.certificate, a.pem, a.roots = certificates[0], data, x509.NewCertPool()
+	a.certificates, a.pem, a.roots = certificates, data, x509.NewCertPool()
 	for _, certificate := range certificates {
 		a.roots.AddCert(certificate)
 	}
-	switch ca := a.certificate; {
-	case !ca.IsCA:
-		return nil, fmt.Errorf("%s: the certificate of %q is not a CA certificate", a.certFile, ca.Subject.CommonName)
-	case !now.Before(ca.NotAfter):
-		expired := ca.NotAfter.UTC().Format(time.RFC3339)
-		return nil, fmt.Errorf("%s: the CA expired on %s; no certificate that it signs is accepted", a.certFile, expired)
-	case now.Before(ca.NotBefore):
-		return nil, fmt.Errorf("%s: the CA is valid from %s on; is the clock right?", a.certFile, ca.NotBefore.UTC().Format(time.RFC3339))
-	}
 	return a, nil
+}
+
+// usable returns why kube-apiserver would accept nothing that a certificate of the CA has signed.
+func (a *authority) usable(ca *x509.Certificate) error {
+	switch {
+	case !ca.IsCA:
+		return fmt.Errorf("%s: the certificate of %q is not a CA certificate", a.certFile, ca.Subject.CommonName)
+	case !a.now.Before(ca.NotAfter):
+		expired := ca.NotAfter.UTC().Format(time.RFC3339)
+		return fmt.Errorf("%s: the CA expired on %s; no certificate that it signs is accepted", a.certFile, expired)
+	case a.now.Before(ca.NotBefore):
+		return fmt.Errorf("%s: the CA is valid from %s on; is the clock right?", a.certFile, ca.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 // openKey reads the CA's key once. Errors quote nothing of the key.
@@ -92,8 +101,18 @@ func (a *authority) openKey(warn io.Writer) error {
 		return fmt.Errorf("%s: the key cannot sign", a.keyFile)
 	}
 	public, ok := signer.Public().(interface{ Equal(x crypto.PublicKey) bool })
-	if !ok || !public.Equal(a.certificate.PublicKey) {
-		return fmt.Errorf("%s is not the key of %s", a.keyFile, a.certFile)
+	var useless error
+	for _, certificate := range a.certificates {
+		if !ok || !public.Equal(certificate.PublicKey) {
+			continue
+		}
+		if useless = a.usable(certificate); useless == nil {
+			a.certificate = certificate
+			break
+		}
+	}
+	if a.certificate == nil {
+		return cmp.Or(useless, fmt.Errorf("%s belongs to none of the %d certificates in %s", a.keyFile, len(a.certificates), a.certFile))
 	}
 	a.key = signer
 	if info, err := os.Stat(a.keyFile); err == nil && info.Mode().Perm()&0o004 != 0 {

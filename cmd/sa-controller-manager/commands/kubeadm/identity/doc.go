@@ -9,8 +9,7 @@
 // kubeconfig names it. Valid files stay as they are, byte for byte, so frequent checks cost nothing. A
 // kubeconfig of another user belongs to the operator and is never changed.
 //
-// If the key of the cluster's CA is kept elsewhere, the package writes a certificate signing request
-// beside the files and takes the signed certificate from there.
+// If the key of the cluster's CA is kept elsewhere, the kubeconfig has to be the operator's.
 //
 // The permissions are applied as a member of system:masters with a certificate that is valid for ten
 // minutes and stays in memory. It must never get into a file, a log or an error, and neither must any

@@ -30,7 +30,7 @@ const (
 )
 
 const (
-	// watchInterval is how often Watch checks the files. It takes a signed certificate that soon.
+	// watchInterval is how often Watch checks the files.
 	watchInterval = time.Minute
 	// applyInterval is how often Watch applies the permissions: those that were lost, as by a restore of etcd,
 	// are back within five minutes.
@@ -158,14 +158,13 @@ func (c Config) ensureFiles(ca *authority, to endpoint) error {
 
 // renew replaces client.pem.
 func (c Config) renew(ca *authority, why string) error {
-	err := ca.openKey(c.Warn)
-	var made *certificatePair
-	switch {
-	case err == nil:
-		made, err = ca.issue(pkix.Name{CommonName: manifests.User}, c.Clock.Now(), c.Validity)
-	case errors.Is(err, ErrNoKey):
-		made, err = c.externallySigned(ca, err)
+	if err := ca.openKey(c.Warn); errors.Is(err, ErrNoKey) {
+		return fmt.Errorf("%w; write a kubeconfig of your own to %s, with a client certificate of that CA (CN=%s, no O) that is not in %s",
+			err, c.path(kubeconfigFile), manifests.User, pairFile)
+	} else if err != nil {
+		return err
 	}
+	made, err := ca.issue(pkix.Name{CommonName: manifests.User}, c.Clock.Now(), c.Validity)
 	if err != nil {
 		return err
 	}
@@ -177,7 +176,7 @@ func (c Config) renew(ca *authority, why string) error {
 		return err
 	}
 	fmt.Fprintf(c.Say, "%s is written, because %s: for %s, valid until %s.\n", c.path(pairFile), why, manifests.User, day(chain[0].NotAfter))
-	return c.removeRequest()
+	return nil
 }
 
 // read returns the current files. A damaged kubeconfig is no error: the directory is ours, and the

@@ -149,7 +149,7 @@ func TestEnsureRefuses(t *testing.T) {
 			"-----END RSA PRIVATE KEY-----\n"
 	)
 	// It signs as little as one that is elsewhere.
-	encrypted := []string{"ca.key is encrypted, and in the clear the key of the cluster's CA is not here; have ", "identity/client.csr"}
+	encrypted := []string{"ca.key is encrypted, and in the clear the key of the cluster's CA is not here; write a kubeconfig of your own to ", "identity/kubeconfig"}
 	cases := map[string]struct {
 		change change
 		want   []string
@@ -163,8 +163,9 @@ func TestEnsureRefuses(t *testing.T) {
 			change: func(t *testing.T, n *node) {
 				n.ensure(t)
 				n.write(t, "ca.crt", n.read(t, "identity/client.pem"))
+				n.remove(t, "identity/client.pem")
 			},
-			want: []string{"is not a CA certificate"},
+			want: []string{"ca.key belongs to none of the 1 certificates in"},
 		},
 		"CAExpired":      {change: later(11 * validity), want: []string{"the CA expired on 20"}},
 		"ClockBehind":    {change: later(-2 * time.Hour), want: []string{"is the clock right?"}},
@@ -180,7 +181,7 @@ func TestEnsureRefuses(t *testing.T) {
 				n.newCA(t, time.Hour)
 				n.write(t, "ca.crt", ca)
 			},
-			want: []string{"ca.key is not the key of"},
+			want: []string{"ca.key belongs to none of the 1 certificates in"},
 		},
 		"NoFrom": {
 			change: func(_ *testing.T, n *node) { _ = os.Remove(n.config.From) }, want: []string{"--from", "--server", "no such file"},

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -39,6 +40,14 @@ func Append(writes []Write, path string, before, after []byte) []Write {
 	return append(writes, Write{Path: path, Before: before, After: after})
 }
 
+// Reverse returns the writes that undo others.
+func Reverse(writes []Write) (reversed []Write) {
+	for _, w := range slices.Backward(writes) {
+		reversed = append(reversed, Write{Path: w.Path, Before: w.After, After: w.Before, Secret: w.Secret})
+	}
+	return reversed
+}
+
 // Read returns the content of a file, nil if it does not exist.
 func Read(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
@@ -53,6 +62,11 @@ func (w Write) Do() error {
 	err := w.change()
 	if errors.Is(err, syscall.EBUSY) {
 		return fmt.Errorf("%w; it is a mount, for instance one of kind's extraMounts: change it where it is mounted from", err)
+	}
+	for _, disk := range []error{syscall.ENOSPC, syscall.EROFS, syscall.EDQUOT, syscall.EIO} {
+		if errors.Is(err, disk) {
+			return fmt.Errorf("%w; look at the disk of %s (df)", err, filepath.Dir(w.Path))
+		}
 	}
 	return err
 }

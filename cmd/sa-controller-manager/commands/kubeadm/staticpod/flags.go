@@ -9,89 +9,56 @@ import (
 	"strings"
 )
 
-// Value is one occurrence of a flag.
-type Value struct {
-	// Item is the number of the string in the command.
-	Item int
-	Text string
-}
+// Command is a command line. Underscores in names of flags count as hyphens, as in every Kubernetes
+// component.
+type Command []string
 
-// Flag returns every occurrence of a flag, in order. Underscores in names count as hyphens, as in every
-// Kubernetes component. A missing value is an error, and so is one that the kubelet expands.
-func (m *Manifest) Flag(name string) ([]Value, error) {
-	var values []Value
-	for i, one := range m.command {
-		found, value, has := strings.Cut(one.value, "=")
-		if FlagName(found) != name {
-			continue
-		}
-		if !has {
-			return nil, fmt.Errorf("its command has %s without \"=\"; a flag and its value must be one string", found)
-		}
-		if strings.Contains(value, "$(") {
-			return nil, fmt.Errorf("its command has %s, where the kubelet expands a variable", one.value)
-		}
-		values = append(values, Value{Item: i, Text: value})
-	}
-	return values, nil
-}
-
-// FlagName is the name that Flag takes, of a flag as it is written. A shorthand is a name too.
+// FlagName is the name of a flag as it is written. A shorthand is a name too.
 func FlagName(text string) string {
 	return strings.ReplaceAll(strings.TrimLeft(text, "-"), "_", "-")
 }
 
+// cut splits a string of a command. ok is false if it has no "=".
+func cut(one string) (name, value string, ok bool) {
+	name, value, ok = strings.Cut(one, "=")
+	return FlagName(name), value, ok && strings.HasPrefix(one, "-")
+}
+
+// All returns all values of a flag, in order.
+func (c Command) All(name string) (values []string) {
+	for _, one := range c {
+		if found, value, ok := cut(one); ok && found == name {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// Last returns the last value, which counts for a flag that is no list; "" if there is none.
+func (c Command) Last(name string) string {
+	values := c.All(name)
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
+}
+
+// List returns the elements of a list flag: later occurrences add to earlier ones.
+func (c Command) List(name string) (list []string) {
+	for _, value := range c.All(name) {
+		list = append(list, Split(value)...)
+	}
+	return list
+}
+
 // Given returns the names of all flags, each once, in the order of their first occurrence.
-func (m *Manifest) Given() []string {
-	var names []string
-	for _, one := range m.command[1:] {
-		text, _, _ := strings.Cut(one.value, "=")
-		if name := FlagName(text); !slices.Contains(names, name) {
+func (c Command) Given() (names []string) {
+	for _, one := range c[1:] {
+		if name, _, _ := cut(one); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names
-}
-
-// Written returns the values of a flag as they are in the manifest, for display.
-func (m *Manifest) Written(name string) string {
-	var values []string
-	for _, one := range m.command[1:] {
-		if text, value, _ := strings.Cut(one.value, "="); FlagName(text) == name {
-			values = append(values, value)
-		}
-	}
-	return strings.Join(values, " ")
-}
-
-// Flags returns every occurrence of several flags, by name.
-func (m *Manifest) Flags(names ...string) (map[string][]Value, error) {
-	found := map[string][]Value{}
-	for _, name := range names {
-		values, err := m.Flag(name)
-		if err != nil {
-			return nil, err
-		}
-		found[name] = values
-	}
-	return found, nil
-}
-
-// Last returns the last value, which counts for a flag that is no list; "" if there is none.
-func Last(values []Value) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return values[len(values)-1].Text
-}
-
-// List returns the elements of a list flag: later occurrences add to earlier ones.
-func List(values []Value) []string {
-	var list []string
-	for _, value := range values {
-		list = append(list, Split(value.Text)...)
-	}
-	return list
 }
 
 // Split splits a list. An empty value is an empty list.
@@ -100,4 +67,22 @@ func Split(text string) []string {
 		return nil
 	}
 	return strings.Split(text, ",")
+}
+
+// Understands refuses values of flags that All would not return as the program reads them: one that is
+// missing or a string of its own, one that the kubelet expands, and a list with quotes, which pflag reads as CSV.
+func (m *Manifest) Understands(names ...string) error {
+	for _, one := range m.pod.Spec.Containers[0].Command[1:] {
+		name, value, has := cut(one)
+		switch {
+		case !slices.Contains(names, name):
+		case !has:
+			return fmt.Errorf("its command has %s without \"=\"; a flag and its value must be one string", one)
+		case strings.Contains(value, "$("):
+			return fmt.Errorf("its command has %s, where the kubelet expands a variable", one)
+		case strings.Contains(value, `"`):
+			return fmt.Errorf("its command has %s; write its value without double quotes", one)
+		}
+	}
+	return nil
 }

@@ -5,190 +5,168 @@ package staticpod
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
+	yamlv3 "go.yaml.in/yaml/v3"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // Manifest is a parsed manifest of a static pod.
 type Manifest struct {
 	data    []byte
-	root    *yaml.Node
+	json    []byte     // data as JSON, with sorted keys
+	pod     corev1.Pod // the fields that this version knows
 	program string
-	image   string
-	command []item
 }
-
-// item is one string of the command.
-type item struct {
-	value string
-	// line is the range of the physical line in the file, with its line end.
-	line span
-	// text is the range of the string with its quotes.
-	text span
-}
-
-type span struct{ from, to int }
 
 // Parse reads the manifest of a Pod whose one container runs program, which is the base
 // name of the command's first string.
 func Parse(data []byte, program string) (*Manifest, error) {
-	if err := plainText(data); err != nil {
+	if err := oneDocument(data); err != nil {
 		return nil, err
 	}
-	root, err := oneDocument(data)
-	if err != nil {
-		return nil, err
+	m := &Manifest{data: data, program: program}
+	var err error
+	if m.json, err = yaml.YAMLToJSONStrict(data); err != nil {
+		return nil, fmt.Errorf("it is not YAML of an object: %w", err)
 	}
-	if err := withoutAnchors(root); err != nil {
-		return nil, err
+	if err := json.Unmarshal(m.json, &m.pod); err != nil {
+		return nil, fmt.Errorf("it is not a Pod: %w", err)
 	}
-	container, err := onlyContainer(root)
-	if err != nil {
-		return nil, err
+	if m.pod.Kind != "Pod" {
+		return nil, fmt.Errorf("its kind is %q, want \"Pod\"", m.pod.Kind)
 	}
-	m := &Manifest{data: data, root: root, program: program, image: scalar(field(container, "image"))}
-	if m.command, err = command(data, container); err != nil {
-		return nil, err
+	if n := len(m.pod.Spec.Containers); n != 1 {
+		return nil, fmt.Errorf("it has %d containers, want one", n)
 	}
-	return m, m.checkCommand()
+	return m, errors.Join(m.checkCommand(), Check(&m.pod.Spec))
 }
 
-// Image is the container's image, or "".
-func (m *Manifest) Image() string { return m.image }
+// oneDocument counts: other readers take the first document and ignore the rest.
+func oneDocument(data []byte) error {
+	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
+	var document yamlv3.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return errors.New("it is empty")
+	} else if err != nil {
+		return fmt.Errorf("it is not YAML: %w", err)
+	}
+	if err := decoder.Decode(&document); !errors.Is(err, io.EOF) {
+		return errors.New("it has more than one YAML document")
+	}
+	return nil
+}
+
+// checkCommand refuses a command whose strings are not all flags of the program.
+func (m *Manifest) checkCommand() error {
+	container := m.pod.Spec.Containers[0]
+	switch {
+	case len(container.Args) > 0:
+		return errors.New("it has args; flags are expected in command alone")
+	case len(container.Command) == 0:
+		return errors.New("its container has no command")
+	case path.Base(container.Command[0]) != m.program:
+		return fmt.Errorf("its command runs %q, want %q; a shell or a wrapper around it is not understood",
+			path.Base(container.Command[0]), m.program)
+	case container.Image == "":
+		return errors.New("its container has no image; the file may be cut off")
+	}
+	for _, one := range container.Command[1:] {
+		if !strings.HasPrefix(one, "-") || one == "--" {
+			return fmt.Errorf("its command has the string %q, which is no flag; a flag and its value must be one string, --flag=value", one)
+		}
+	}
+	return nil
+}
+
+// Check returns why kube-apiserver, and so a kubelet, would refuse the volumes of a Pod.
+func Check(spec *corev1.PodSpec) error {
+	volumes := map[string]bool{}
+	for _, volume := range spec.Volumes {
+		if volumes[volume.Name] {
+			return fmt.Errorf("it has two volumes called %q; rename the one that is yours", volume.Name)
+		}
+		volumes[volume.Name] = true
+	}
+	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+		at := map[string]string{}
+		for _, mount := range container.VolumeMounts {
+			directory := path.Clean(mount.MountPath)
+			if !volumes[mount.Name] {
+				return fmt.Errorf("it has no volume %s, which its container mounts; the file may be cut off", mount.Name)
+			}
+			if other, twice := at[directory]; twice {
+				return fmt.Errorf("its volumeMounts %s and %s are both at %s; take yours out", other, mount.Name, directory)
+			}
+			at[directory] = mount.Name
+		}
+	}
+	return nil
+}
+
+// Image is the container's image.
+func (m *Manifest) Image() string { return m.pod.Spec.Containers[0].Image }
 
 // Bytes is the manifest as it was given to Parse.
 func (m *Manifest) Bytes() []byte { return m.data }
 
 // Command is the container's command.
-func (m *Manifest) Command() []string {
-	values := make([]string, 0, len(m.command))
-	for _, one := range m.command {
-		values = append(values, one.value)
-	}
-	return values
+func (m *Manifest) Command() Command { return slices.Clone(m.pod.Spec.Containers[0].Command) }
+
+// Annotations are not to be changed.
+func (m *Manifest) Annotations() map[string]string { return m.pod.Annotations }
+
+// Spec is not to be changed.
+func (m *Manifest) Spec() *corev1.PodSpec { return &m.pod.Spec }
+
+// Equal reports whether two manifests say the same, whatever their comments and the order of their keys.
+func (m *Manifest) Equal(other *Manifest) bool { return bytes.Equal(m.json, other.json) }
+
+// Plain reports whether it is printed as kubeadm prints it, so that a patch loses no comment.
+func (m *Manifest) Plain() bool {
+	data, err := yaml.JSONToYAML(m.json)
+	return err == nil && bytes.Equal(data, m.data)
 }
 
-// plainText refuses bytes for which the YAML parser and this package could count lines and columns
-// differently: YAML has more line ends than the line feed.
-func plainText(data []byte) error {
-	if !utf8.Valid(data) {
-		return errors.New("it is not UTF-8")
-	}
-	if bytes.HasPrefix(data, []byte("\ufeff")) {
-		return errors.New("it begins with a byte order mark")
-	}
-	unixed := bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
-	if bytes.ContainsAny(unixed, "\r\u0085\u2028\u2029") {
-		return errors.New("it has line ends other than LF and CR LF")
-	}
-	return nil
+// Operation is one of a JSON patch (RFC 6902).
+type Operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
 }
 
-func oneDocument(data []byte) (*yaml.Node, error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var document, more yaml.Node
-	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return nil, errors.New("it is empty")
-	} else if err != nil {
-		return nil, fmt.Errorf("it is not YAML: %w", err)
+// Apply returns the manifest with a patch applied, or m itself if the patch is empty.
+func (m *Manifest) Apply(patch []Operation) (*Manifest, error) {
+	if len(patch) == 0 {
+		return m, nil
 	}
-	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("it has more than one YAML document")
+	encoded, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encode the patch: %w", err)
 	}
-	// The decoder finds a key that is given twice only when it fills a Go value.
-	var discarded map[string]any
-	if err := document.Decode(&discarded); err != nil {
-		return nil, fmt.Errorf("it is not a YAML object: %w", err)
+	decoded, err := jsonpatch.DecodePatch(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("decode the patch: %w", err)
 	}
-	root := document.Content[0]
-	if kind := scalar(field(root, "kind")); kind != "Pod" {
-		return nil, fmt.Errorf("its kind is %q, want \"Pod\"", kind)
+	patched, err := decoded.Apply(m.json)
+	if err != nil {
+		return nil, fmt.Errorf("it lacks what is to be changed: %w", err)
 	}
-	return root, nil
-}
-
-// withoutAnchors refuses text that is used in more than one place.
-func withoutAnchors(node *yaml.Node) error {
-	if node.Anchor != "" || node.Kind == yaml.AliasNode {
-		return fmt.Errorf("line %d has a YAML anchor or alias", node.Line)
+	data, err := yaml.JSONToYAML(patched)
+	if err != nil {
+		return nil, fmt.Errorf("print it: %w", err)
 	}
-	for _, child := range node.Content {
-		if err := withoutAnchors(child); err != nil {
-			return err
-		}
+	after, err := Parse(data, m.program)
+	if err == nil && !jsonpatch.Equal(patched, after.json) {
+		err = errors.New("it would not be read as it is printed")
 	}
-	return nil
-}
-
-func onlyContainer(root *yaml.Node) (*yaml.Node, error) {
-	containers := field(field(root, "spec"), "containers")
-	if containers == nil || containers.Kind != yaml.SequenceNode || len(containers.Content) == 0 {
-		return nil, errors.New("it has no list spec.containers")
-	}
-	if n := len(containers.Content); n > 1 {
-		return nil, fmt.Errorf("it has %d containers, want one", n)
-	}
-	return containers.Content[0], nil
-}
-
-func command(data []byte, container *yaml.Node) ([]item, error) {
-	if args := field(container, "args"); args != nil && len(args.Content) > 0 {
-		return nil, fmt.Errorf("line %d has args; flags are expected in command alone", args.Line)
-	}
-	list := field(container, "command")
-	if list == nil || list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
-		return nil, errors.New("its container has no list called command")
-	}
-	if list.Style&yaml.FlowStyle != 0 {
-		return nil, fmt.Errorf("line %d has the command in one line, [like, this]; it must be a block list", list.Line)
-	}
-	starts := lineStarts(data)
-	items := make([]item, 0, len(list.Content))
-	for _, node := range list.Content {
-		one, err := locate(data, starts, node)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", node.Line, err)
-		}
-		items = append(items, one)
-	}
-	return items, nil
-}
-
-// checkCommand refuses a command whose strings are not all flags of the program.
-func (m *Manifest) checkCommand() error {
-	if first := path.Base(m.command[0].value); first != m.program {
-		return fmt.Errorf("its command runs %q, want %q; a shell or a wrapper around it is not understood", first, m.program)
-	}
-	for _, one := range m.command[1:] {
-		if !strings.HasPrefix(one.value, "-") || one.value == "--" {
-			return fmt.Errorf("its command has the string %q, which is no flag; a flag and its value must be one string, --flag=value", one.value)
-		}
-	}
-	return nil
-}
-
-// field returns the value of a key of a mapping, or nil.
-func field(node *yaml.Node, key string) *yaml.Node {
-	if node == nil || node.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == key {
-			return node.Content[i+1]
-		}
-	}
-	return nil
-}
-
-func scalar(node *yaml.Node) string {
-	if node == nil || node.Kind != yaml.ScalarNode {
-		return ""
-	}
-	return node.Value
+	return after, err
 }

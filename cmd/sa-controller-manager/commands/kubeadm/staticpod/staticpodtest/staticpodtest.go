@@ -24,6 +24,7 @@ import (
 func Manifest(command []string) []byte {
 	const text = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - command:\n    - "
 	return []byte(text + strings.Join(command, "\n    - ") + `
+    image: x
     name: x
     volumeMounts:
     - {mountPath: /etc/kubernetes/pki, name: pki, readOnly: true}
@@ -80,14 +81,16 @@ func Patch(t *testing.T, patch []byte) jsonpatch.Patch {
 	return decoded
 }
 
-// Patched applies a patch as kubeadm does (cmd/kubeadm/app/util/patches).
-func Patched(t *testing.T, data, patch []byte) corev1.PodSpec {
+// PatchedFile applies a patch as kubeadm does (cmd/kubeadm/app/util/patches), and prints the Pod as kubeadm does.
+func PatchedFile(t *testing.T, data, patch []byte) []byte {
 	t.Helper()
 	result, err := Patch(t, patch).Apply(JSON(t, data))
 	testutil.Must(t, err)
 	var pod corev1.Pod
 	testutil.Must(t, json.Unmarshal(result, &pod))
-	return pod.Spec
+	printed, err := yaml.Marshal(pod)
+	testutil.Must(t, err)
+	return printed
 }
 
 // Program returns the head of a program for Linux, static or linked dynamically. It does not run.

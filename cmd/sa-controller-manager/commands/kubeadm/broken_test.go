@@ -1,0 +1,198 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/internal/testutil"
+)
+
+// TestHangup: a dropped SSH session ends a wait, so that the step rolls back.
+func TestHangup(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGPIPE} {
+		p := newControlPlane(t, "v1.37")
+		f := newNodeFlags()
+		cmd := &cobra.Command{RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd, func(ctx context.Context, _ Config) error {
+				testutil.Must(t, syscall.Kill(os.Getpid(), signal))
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}}
+		f.addPlaces(cmd)
+		cmd.SetArgs(p.nodeFlags(t))
+		if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", signal, err)
+		}
+	}
+}
+
+// TestWayBack: a takeover that was killed has left a kube-apiserver that does not start. The same command restores what it had.
+func TestWayBack(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		yes  bool
+		want string
+	}{
+		"Yes": {yes: true, want: "kube-apiserver does not answer: it did not come within 10ms"},
+		"No":  {want: "kubeadm handback --steps=kube-apiserver puts its previous manifest back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newControlPlane(t, "v1.37")
+			before := p.files(t)[apiServerFile]
+			p.writeSteps(t, takeover, all)
+			client := fake.NewClientset()
+			client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("connection refused")
+			})
+			asked := ""
+			p.config.DryRun, p.config.Client, p.config.StepTimeout = false, client, 10*time.Millisecond
+			p.config.Confirm = func(_ context.Context, question string) bool {
+				asked = question
+				return tc.yes
+			}
+			wantError(t, name, Takeover(t.Context(), p.config), tc.want)
+			if !strings.HasSuffix(asked, "A takeover has changed its manifest. Put the previous one back?") {
+				t.Errorf("asked %q", asked)
+			}
+			if back := p.files(t)[apiServerFile] == before; back != tc.yes {
+				t.Errorf("the manifest is back: %t", back)
+			}
+		})
+	}
+	client := fake.NewClientset()
+	client.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &apimachineryversion.Info{}
+	testutil.Must(t, (&Config{Client: client}).answers(t.Context()))
+}
+
+// TestBrokenManifest: what is cut off, empty or gone is refused, and the backup is named.
+func TestBrokenManifest(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		left int // bytes of the manifest, -1 for no file
+		want string
+	}{
+		"Cut":      {left: 900, want: "its container has no image; the file may be cut off"},
+		"CutLater": {left: 3600, want: "the file may be cut off"},
+		"Empty":    {left: 0, want: "it is empty"},
+		"Gone":     {left: -1, want: "no such file or directory"},
+	} {
+		for way, run := range map[string]func(context.Context, Config) error{"takeover": Takeover, "handback": Handback} {
+			p := newControlPlane(t, "v1.37")
+			p.writeSteps(t, takeover, all)
+			if data := p.files(t)[apiServerFile]; tc.left < 0 {
+				p.remove(t, apiServerFile)
+			} else {
+				p.write(t, apiServerFile, []byte(data)[:tc.left])
+			}
+			p.refuses(t, name+" "+way, run, tc.want)
+			wantError(t, name+" "+way, run(t.Context(), p.config), p.config.backup(component.APIServer)+" has it from before the last takeover")
+		}
+	}
+	p := newControlPlane(t, "v1.37")
+	p.write(t, "manifests/kube-apiserver.yaml.bak", []byte(p.files(t)[apiServerFile]))
+	p.refuses(t, "a copy", Handback, "kube-apiserver.yaml.bak is a manifest of kube-apiserver too")
+	p.remove(t, "manifests/kube-apiserver.yaml.bak")
+	p.write(t, "backup/record.json", []byte("{"))
+	p.refuses(t, "the record", Handback, "backup/record.json: want the record of a takeover, as JSON")
+}
+
+// TestDirectories: those of a node whose disk is mounted elsewhere are on that disk, and no two are the same.
+func TestDirectories(t *testing.T) {
+	t.Parallel()
+	p := newTakeoverNode(t)
+	link := filepath.Join(t.TempDir(), "link")
+	testutil.Must(t, os.Symlink(p.config.ManifestsDir, link))
+	testutil.Must(t, os.MkdirAll(p.config.PatchesDir, 0o700))
+	base := []string{"takeover", "--dry-run", "--node-name=n", "--manifests-dir=" + p.config.ManifestsDir, "--binary=/opt/b"}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"Elsewhere": {want: p.dir + "/sa-controller-manager-backup/kube-apiserver.yaml."},
+		"Linked":    {args: []string{"--backup-dir=" + link}, want: "--backup-dir \"" + link + "\" must not be --manifests-dir"},
+		"Equal": {
+			args: []string{"--backup-dir=" + p.config.PatchesDir, "--patches-dir=" + p.config.PatchesDir + "/."}, want: "must not be --patches-dir",
+		},
+	} {
+		got := clitest.Run(t, cli.Parent(&cobra.Command{Use: "kubeadm"}, newTakeoverCommand(newPodFlags())), append(base, tc.args...)...)
+		if tc.args == nil {
+			f := newNodeFlags()
+			cmd := &cobra.Command{}
+			f.addPlaces(cmd)
+			testutil.Must(t, cmd.ParseFlags([]string{"--manifests-dir=" + p.config.ManifestsDir}))
+			cmd.PreRun(cmd, nil)
+			testutil.Check(t, name, tc.want, f.backup(component.APIServer)+".")
+			testutil.Check(t, name, p.dir+"/sa-controller-manager-patches", f.PatchesDir)
+		} else if got.Code != 1 || !strings.Contains(got.Stderr, tc.want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestStaleAdmissionConfig: an edit of the operator's file has no effect until kube-apiserver gets another copy, and the status says so.
+func TestStaleAdmissionConfig(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37", "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
+	p.config.Registration = registration.Static
+	p.write(t, "pki/admission.yaml", []byte(admissionHead))
+	p.writeSteps(t, takeover, all)
+	for _, tc := range []struct{ content, state, stale string }{
+		{"", takenOver, ""},
+		{"- name: EventRateLimit\n", partly, "is not what a takeover makes of /etc/kubernetes/pki/admission.yaml now"},
+	} {
+		p.write(t, "pki/admission.yaml", []byte(admissionHead+tc.content))
+		s, err := p.config.status()
+		testutil.Must(t, err)
+		if s.State != tc.state || (s.AdmissionConfig == "") != (tc.stale == "") || !strings.Contains(s.AdmissionConfig, tc.stale) {
+			t.Errorf("%+v, want %s, %q", s, tc.state, tc.stale)
+		}
+	}
+	if got := clitest.Run(t, NewCommand(), append([]string{"status"}, p.nodeFlags(t)...)...); got.Code != 2 ||
+		!strings.Contains(got.Stdout, "State:    partly\n") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestDisk: an error of the disk names the disk, and not kube-apiserver's log; what killed writers left goes.
+func TestDisk(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	for _, left := range []string{"manifests/.kube-apiserver.yaml-1", "patches/.kube-apiserver-sa-controller-manager+json.yaml-2", "backup/.record.json-3"} {
+		p.write(t, left, nil)
+	}
+	p.config.DryRun = false
+	p.write(t, "full", nil)
+	s := step{name: "kube-apiserver", advice: "Look at the log of kube-apiserver", writes: []nodefile.Write{{Path: p.dir + "/full/x", After: []byte("x")}}}
+	err := p.config.run(t.Context(), []step{s})
+	if err == nil || strings.Contains(err.Error(), "Look at the log") || !strings.Contains(err.Error(), p.dir+"/full") {
+		t.Errorf("%v", err)
+	}
+	for file := range p.files(t) {
+		if strings.HasPrefix(filepath.Base(file), ".") {
+			t.Errorf("%s is left", file)
+		}
+	}
+}

@@ -1,0 +1,274 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests"
+)
+
+// Record is what the last takeover has changed, by component: all that a handback goes by.
+type Record map[string]Taken
+
+// Taken is the record of one component.
+type Taken struct {
+	// Lines were added at the end of the command: each flag with what it was given.
+	Lines []string `json:"lines,omitempty"`
+	// Removed were taken out of the command, in order.
+	Removed []Line `json:"removed,omitempty"`
+	// Mounts were added.
+	Mounts []Mount `json:"mounts,omitempty"`
+	// Original and Result are the SHA-256 of the manifest before and after.
+	Original string `json:"original"`
+	Result   string `json:"result"`
+}
+
+// Line is a string of a command, at its place there.
+type Line struct {
+	At   int    `json:"at"`
+	Text string `json:"text"`
+}
+
+// Mount is a directory of the host that the container sees under the same path, read
+// only. The kubelet makes it if it is not there.
+type Mount struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+}
+
+// ParseRecord reads what Encode writes, or no record.
+func ParseRecord(data []byte) (Record, error) {
+	r := Record{}
+	if data == nil {
+		return r, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil {
+		return nil, fmt.Errorf("want the record of a takeover, as JSON: %w", err)
+	}
+	return r, nil
+}
+
+// With returns a copy with another record of a component, nil for none.
+func (r Record) With(name string, taken *Taken) Record {
+	other := Record{}
+	for one, has := range r {
+		if one != name {
+			other[one] = has
+		}
+	}
+	if taken != nil {
+		other[name] = *taken
+	}
+	return other
+}
+
+// Encode returns nil for an empty record.
+func (r Record) Encode() ([]byte, error) {
+	if len(r) == 0 {
+		return nil, nil
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	return append(data, '\n'), err
+}
+
+const (
+	commandPath = "/spec/containers/0/command"
+	mountsPath  = "/spec/containers/0/volumeMounts"
+	volumesPath = "/spec/volumes"
+)
+
+func at(list string, i int) string { return list + "/" + strconv.Itoa(i) }
+
+// patch returns the changes. What it adds does not depend on the rest of the command. A JSON patch removes by
+// position, so a test precedes each removal: if a new kubeadm renders another order, its upgrade fails before
+// it changes anything.
+func (t Taken) patch() (operations []staticpod.Operation) {
+	operations = []staticpod.Operation{}
+	for _, line := range slices.Backward(t.Removed) {
+		operations = append(operations, staticpod.Operation{Op: "test", Path: at(commandPath, line.At), Value: line.Text},
+			staticpod.Operation{Op: "remove", Path: at(commandPath, line.At)})
+	}
+	for _, line := range t.Lines {
+		operations = append(operations, staticpod.Operation{Op: "add", Path: commandPath + "/-", Value: line})
+	}
+	for _, mount := range t.Mounts {
+		operations = append(operations,
+			staticpod.Operation{Op: "add", Path: at(mountsPath, 0), Value: map[string]any{
+				"mountPath": mount.Path, "name": mount.Name, "readOnly": true,
+			}},
+			staticpod.Operation{Op: "add", Path: at(volumesPath, 0), Value: map[string]any{
+				"hostPath": map[string]any{"path": mount.Path, "type": "DirectoryOrCreate"}, "name": mount.Name,
+			}})
+	}
+	return operations
+}
+
+// kubeadmPatch is for kubeadm upgrade, which then writes what a takeover does. A strategic merge patch would have to
+// hold the whole command, and would undo what a new kubeadm puts there.
+func kubeadmPatch(t Taken) ([]byte, error) {
+	data, err := yaml.Marshal(t.patch())
+	return append([]byte("# Written by sa-controller-manager kubeadm takeover, for kubeadm upgrade --patches.\n"), data...), err
+}
+
+// RestartAnnotation has the kubelet restart a static pod when it changes. It is ours in any manifest.
+const RestartAnnotation = "sa-controller-manager/restarted-at"
+
+const annotationsPath = "/metadata/annotations"
+
+// annotation returns the patch that sets it, or for "" removes it.
+func annotation(m *staticpod.Manifest, value string) []staticpod.Operation {
+	path := annotationsPath + "/" + strings.ReplaceAll(RestartAnnotation, "/", "~1")
+	_, has := m.Annotations()[RestartAnnotation]
+	switch {
+	case value == "" && !has:
+		return nil
+	case value == "" && len(m.Annotations()) == 1:
+		return []staticpod.Operation{{Op: "remove", Path: annotationsPath}}
+	case value == "":
+		return []staticpod.Operation{{Op: "remove", Path: path}}
+	case len(m.Annotations()) == 0:
+		return []staticpod.Operation{{Op: "add", Path: annotationsPath, Value: map[string]string{RestartAnnotation: value}}}
+	}
+	return []staticpod.Operation{{Op: "add", Path: path, Value: value}}
+}
+
+// Restart returns the files with another value of the annotation. A manifest that no takeover has changed is recorded,
+// so that a handback restores it.
+func (f Files) Restart(value string) (Files, error) {
+	if f.Taken == nil && f.Patch != nil {
+		return f, f.unrecorded("the patch for kubeadm")
+	}
+	now, err := f.Parse()
+	if err != nil {
+		return f, err
+	}
+	taken := Taken{Original: sum(f.Manifest)}
+	if f.Taken != nil {
+		taken = *f.Taken
+	} else {
+		f.Backup = f.Manifest
+	}
+	after, err := now.Apply(annotation(now, value))
+	if err != nil {
+		return f, fmt.Errorf("the manifest of %s: %w", f.Name, err)
+	}
+	taken.Result = sum(after.Bytes())
+	f.Manifest, f.Taken = after.Bytes(), &taken
+	return f, nil
+}
+
+// undo returns the patch that takes out of a manifest what is left of the changes.
+func (t Taken) undo(m *staticpod.Manifest) []staticpod.Operation {
+	operations := annotation(m, "")
+	before := m.Command()
+	if command := t.undone(before); !slices.Equal(command, before) {
+		operations = append(operations, staticpod.Operation{Op: "replace", Path: commandPath, Value: command})
+	}
+	remove := func(list string, i int) {
+		operations = append(operations, staticpod.Operation{Op: "remove", Path: at(list, i)})
+	}
+	for i, mount := range slices.Backward(m.Spec().Containers[0].VolumeMounts) {
+		if slices.Contains(t.Mounts, Mount{mount.Name, mount.MountPath}) {
+			remove(mountsPath, i)
+		}
+	}
+	for i, volume := range slices.Backward(m.Spec().Volumes) {
+		if volume.HostPath != nil && slices.Contains(t.Mounts, Mount{volume.Name, volume.HostPath.Path}) {
+			remove(volumesPath, i)
+		}
+	}
+	return operations
+}
+
+// undone returns a command without the lines, and with what was removed if our process has signed.
+func (t Taken) undone(command staticpod.Command) staticpod.Command {
+	signed := false
+	for _, line := range t.Lines {
+		var found bool
+		command, found = withoutLine(command, line)
+		signed = signed || found && line == signerLine()
+	}
+	if !signed {
+		return command
+	}
+	present := command
+	for _, line := range t.Removed {
+		if !slices.Contains(present, line.Text) {
+			command = slices.Insert(slices.Clone(command), min(line.At, len(command)), line.Text)
+		}
+	}
+	return command
+}
+
+// withoutLine removes a line, the last of several equal ones. If it was edited since, it removes the elements of
+// the list, provided that one line has them all. The operator's own opt-outs are in other lines.
+func withoutLine(command staticpod.Command, line string) (left staticpod.Command, found bool) {
+	left = slices.Clone(command)
+	for i, one := range slices.Backward(left) {
+		if one == line {
+			return slices.Delete(left, i, i+1), true
+		}
+	}
+	flag, ours, _ := strings.Cut(line, "=")
+	for i, one := range slices.Backward(left) {
+		written, list, ok := strings.Cut(one, "=")
+		if !ok || staticpod.FlagName(written) != staticpod.FlagName(flag) {
+			continue
+		}
+		rest, all := without(staticpod.Split(list), staticpod.Split(ours))
+		if all && len(rest) == 0 {
+			return slices.Delete(left, i, i+1), true
+		} else if all {
+			left[i] = written + "=" + strings.Join(rest, ",")
+			return left, true
+		}
+	}
+	return left, false
+}
+
+// without removes elements from a list. all reports whether each was in it, and there was one.
+func without(list, elements []string) (left []string, all bool) {
+	left = slices.Clone(list)
+	for _, one := range elements {
+		i := slices.Index(left, one)
+		if i < 0 {
+			return nil, false
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	return left, len(elements) > 0
+}
+
+// mount adds directories that the manifest does not have yet.
+func (t *Taken) mount(m *staticpod.Manifest, mounts ...Mount) {
+	for _, mount := range mounts {
+		found := 0
+		for _, one := range m.Spec().Containers[0].VolumeMounts {
+			if (Mount{one.Name, one.MountPath}) == mount {
+				found++
+			}
+		}
+		for _, one := range m.Spec().Volumes {
+			if one.HostPath != nil && (Mount{one.Name, one.HostPath.Path}) == mount {
+				found++
+			}
+		}
+		if found < 2 { // one of two is refused as a duplicate
+			t.Mounts = append(t.Mounts, mount)
+		}
+	}
+}
+
+func signerLine() string { return Assign(endpointFlag, manifests.SignerSocket) }

@@ -1,0 +1,138 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/internal/apiservers"
+)
+
+// observed is what a command finds. Nothing is written to it afterwards. Files that do not exist are nil.
+type observed struct {
+	manager, managerBackup []byte
+	// own is the command in our manifest, or in its backup if the manifest is gone or damaged; current is
+	// nil then.
+	own, current staticpod.Command
+	recordFile   []byte
+	record       component.Record
+	files        map[string]component.Files // by component
+	// copied is the admission configuration that a takeover has made for kube-apiserver.
+	copied []byte
+
+	// Of kube-apiserver, if a takeover could ask it: its version, if its image names none, and the hosts of all.
+	asked   bool
+	running string
+	hosts   []string
+	// earlier are what changes Pods before a webhook of ours from files, and byURL one of the API.
+	earlier, byURL []string
+}
+
+func (c *Config) observe() (*observed, error) {
+	o := &observed{files: map[string]component.Files{}}
+	var err error
+	for file, data := range map[string]*[]byte{
+		c.manifest(manager): &o.manager, c.backup(manager): &o.managerBackup, c.recordFile(): &o.recordFile,
+		c.onNode(component.AdmissionConfigFile): &o.copied,
+	} {
+		if *data, err = nodefile.Read(file); err != nil {
+			return nil, err // it names the path
+		}
+	}
+	o.current = component.OwnCommand(o.manager)
+	if o.own = o.current; o.own == nil {
+		o.own = component.OwnCommand(o.managerBackup)
+	}
+	if o.record, err = component.ParseRecord(o.recordFile); err != nil {
+		return nil, fmt.Errorf("%s: %w; without it put the manifests back by hand (docs/takeover.md), and remove it", c.recordFile(), err)
+	}
+	for _, name := range []string{component.ControllerManager, component.APIServer} {
+		if o.files[name], err = c.componentFiles(name, o.record); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+func (c *Config) componentFiles(name string, record component.Record) (f component.Files, err error) {
+	f.Name = name
+	if f.Backup, err = nodefile.Read(c.backup(name)); err != nil {
+		return f, err
+	}
+	if f.Patch, err = nodefile.Read(c.patch(name)); err != nil {
+		return f, err
+	}
+	if taken, ok := record[name]; ok {
+		f.Taken = &taken
+	}
+	// A handback of kube-apiserver alone works without the manifest of kube-controller-manager.
+	needed := name == component.APIServer || c.Pod != nil || c.includes(name)
+	if f.Manifest, err = os.ReadFile(c.manifest(name)); err == nil || !needed && os.IsNotExist(err) {
+		return f, nil
+	}
+	if f.Backup != nil {
+		return f, fmt.Errorf("read the manifest of %s: %w; %s has it from before the last takeover", name, err, c.backup(name))
+	}
+	return f, fmt.Errorf("read the manifest of %s: %w; is this a control-plane node of kubeadm?", name, err)
+}
+
+// observeServer asks kube-apiserver what a takeover depends on.
+func (c *Config) observeServer(ctx context.Context, o *observed) error {
+	if o.asked = c.Client != nil; !o.asked {
+		return nil
+	}
+	m, err := o.apiServer().Parse()
+	if err != nil {
+		return c.damaged(component.APIServer, err)
+	}
+	// An image may be named by its digest, or have a tag of the operator's own.
+	if !component.HasVersion(m.Image()) {
+		running, err := c.Client.Discovery().ServerVersion()
+		if err != nil {
+			return fmt.Errorf("ask kube-apiserver for its version: %w", err)
+		}
+		o.running = running.GitVersion
+	}
+	for fromFiles, early := range map[bool]*[]string{true: &o.earlier, false: &o.byURL} {
+		if *early, err = registration.Earlier(ctx, c.Client, fromFiles); err != nil {
+			*early = []string{"unknown, " + err.Error()} // a note, and nothing depends on it
+		}
+	}
+	if _, kept := c.keepsMode(o); kept || o.readsFilesUnasked(m) {
+		return nil
+	}
+	o.hosts, err = apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
+	return err
+}
+
+// damaged says where a manifest that is not understood may be whole.
+func (c *Config) damaged(name string, err error) error {
+	if data, _ := nodefile.Read(c.backup(name)); data != nil {
+		return fmt.Errorf("%w; correct it by hand; %s has it from before the last takeover", err, c.backup(name))
+	}
+	return err
+}
+
+// apiServer has the files of kube-apiserver.
+func (o *observed) apiServer() component.Files { return o.files[component.APIServer] }
+
+// readsFilesUnasked reports whether kube-apiserver reads webhooks from files without a feature gate of ours.
+func (o *observed) readsFilesUnasked(m *staticpod.Manifest) bool {
+	return component.FilesUnasked(cmp.Or(o.running, m.Image()), m.Command())
+}
+
+// mode is how kube-apiserver learns of our webhook now, "" if that is not known.
+func (o *observed) mode() registration.Mode {
+	if o.apiServer().ReadsFiles() {
+		return registration.Static
+	}
+	return registration.Mode(o.current.Last(registrationFlag))
+}

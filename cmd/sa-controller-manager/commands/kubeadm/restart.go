@@ -1,0 +1,84 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+)
+
+const restartDescription = `Have the kubelet restart kube-apiserver or kube-controller-manager of this node, and wait until it is
+ready again: an annotation of ours in its manifest changes. A handback takes the annotation out, and
+restores the manifest byte for byte if nothing else was edited.`
+
+func newRestartCommand() *cobra.Command {
+	f, components := newNodeFlags(), []string{component.APIServer, component.ControllerManager}
+	cmd := &cobra.Command{
+		Use:   "restart COMPONENT",
+		Short: "Restart kube-apiserver or kube-controller-manager on this node",
+		Long:  restartDescription,
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || !slices.Contains(components, args[0]) {
+				return cli.InvalidFlags(cmd.CommandPath(), []error{errors.New("want one COMPONENT, of " + strings.Join(components, ", "))})
+			}
+			f.Steps = args
+			return f.locked(func() error { return f.run(cmd, restart) })
+		},
+	}
+	f.addPlaces(cmd)
+	f.addRun(cmd)
+	return cmd
+}
+
+// restart restarts the component that Config.Steps names.
+func restart(ctx context.Context, c Config) error {
+	o, err := c.observe()
+	if err != nil {
+		return err
+	}
+	s, err := c.planRestart(o, c.Steps[0], c.Clock.Now().UTC().Format(time.RFC3339Nano))
+	if err != nil {
+		return err
+	}
+	return c.run(ctx, []step{s})
+}
+
+func (c *Config) planRestart(o *observed, name, value string) (step, error) {
+	before := o.files[name]
+	after, err := before.Restart(value)
+	if err != nil {
+		return step{}, c.damaged(name, err)
+	}
+	w := written{c: c, record: o.record, data: o.recordFile}
+	record, err := w.next(after)
+	writes := append(nodefile.Append(nil, c.backup(name), before.Backup, after.Backup), record...)
+	return step{
+		name:    name,
+		summary: name + " restarts, and is ready again",
+		advice:  "Look at the log of " + name + " (crictl ps -a; crictl logs) and of the kubelet.",
+		proofs:  []cli.Check{c.isNode(o)},
+		writes:  nodefile.Append(writes, c.manifest(name), before.Manifest, after.Manifest),
+		waits: []cli.Check{func(ctx context.Context) error {
+			pod, err := c.mirror(ctx, name)
+			if err == nil && pod.Annotations[component.RestartAnnotation] != value {
+				err = fmt.Errorf("the kubelet has not restarted Pod %s yet", pod.Name)
+			}
+			if err != nil {
+				return err
+			}
+			return awaitsReady(pod)
+		}},
+	}, err
+}

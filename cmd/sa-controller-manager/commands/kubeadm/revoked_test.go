@@ -1,0 +1,96 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// TestHandbackOfRevokedKeys: no file and no flag gives kube-apiserver a key back that was revoked. The ring has revoked the first key.
+func TestHandbackOfRevokedKeys(t *testing.T) {
+	t.Parallel()
+	rsa := keyID(t, testkeys.RSA2048())
+	exported := func(t *testing.T, p *rotated) {
+		p.write(t, "pki/sa.key", testkeys.P256())
+		p.write(t, "pki/sa.pub", public(t, testkeys.P256()))
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		remote bool // another process signs since
+		files  func(*testing.T, *rotated)
+		want   string
+	}{
+		"Exported": {files: exported},
+		"SecondFile": {
+			reason: "of an earlier rotation by hand", files: func(t *testing.T, p *rotated) {
+				exported(t, p)
+				p.write(t, "pki/old-sa.pub", public(t, testkeys.RSA2048()))
+			}, want: "ROOT/etc/kubernetes/pki/old-sa.pub holds key " + rsa + ", which was revoked: kube-apiserver would accept its tokens again",
+		},
+		"Appended": {
+			reason: "the operator has added the new key in place of replacing the file", files: func(t *testing.T, p *rotated) {
+				p.write(t, "pki/sa.key", testkeys.P256())
+				p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.RSA2048()), public(t, testkeys.P256())))
+			}, want: "ROOT/etc/kubernetes/pki/sa.pub holds key " + rsa + ", which was revoked",
+		},
+		"NotExported": {
+			reason: "a second node, which has obeyed without a file changing", files: func(*testing.T, *rotated) {}, want: rsa + ", which was revoked",
+		},
+		"PrivateKey": {
+			reason: "the leaked one would sign", remote: true, files: func(t *testing.T, p *rotated) {
+				p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.P384())))
+			}, want: "ROOT/etc/kubernetes/pki/sa.key holds key " + rsa + ", which was revoked",
+		},
+		"NewKey": {
+			reason: "as keys export --new-key writes it", remote: true, files: func(t *testing.T, p *rotated) {
+				p.write(t, "pki/sa.key", testkeys.P256Other())
+				p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256Other()), public(t, testkeys.P256()), public(t, testkeys.P384())))
+			},
+		},
+		"NewKeyIsNotVerified": {
+			reason: "kube-apiserver does not know the key that would sign", remote: true, files: func(t *testing.T, p *rotated) {
+				p.write(t, "pki/sa.key", testkeys.P256Other())
+				p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.P384())))
+			}, want: "kep740:hsm has its private half, which kube-apiserver needs in a file",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newRotated(t, true)
+			if name == "SecondFile" {
+				const verifies = "--service-account-key-file=/etc/kubernetes/pki/"
+				p.config.SkipKeyCheck = true
+				p.writeSteps(t, handback, all)
+				p.change(t, "kube-apiserver", verifies+"sa.pub", verifies+"sa.pub\n    - "+verifies+"old-sa.pub")
+				p.config.ExternalSigner, p.config.Rewrite = true, true
+				p.write(t, "pki/old-sa.pub", public(t, testkeys.RSA2048()))
+				p.writeSteps(t, takeover, all)
+				p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theKey, theRing))
+				p.config.ExternalSigner, p.config.Rewrite = false, false
+			}
+			generation := int64(2)
+			if tc.remote {
+				p.toSigner(t, "")
+				generation = 4
+			}
+			testutil.Must(t, p.ring.Update(generation, func(s ring.State) (ring.State, error) {
+				return ring.Revoke(s, []ring.Removed{ring.Revocation(testkeys.Parse(testkeys.RSA2048()).Public())}, nil, nil, time.Now())
+			}))
+			tc.files(t, p)
+			for _, skip := range []bool{false, true} {
+				p.config.SkipKeyCheck = skip
+				if name == "NewKeyIsNotVerified" && skip {
+					continue // the operator insists
+				}
+				p.refuses(t, tc.reason, Handback, p.located(tc.want)) // a dry run
+			}
+		})
+	}
+}

@@ -103,8 +103,11 @@ func (r *Request) displayName() string {
 	if err := json.Unmarshal(r.Object, &object); err != nil || object.Metadata == nil {
 		return "Unknown/errorGettingName"
 	}
-	return cmp.Or(object.Metadata.Name, object.Metadata.GenerateName, "Unknown")
+	return Short(cmp.Or(object.Metadata.Name, object.Metadata.GenerateName, "Unknown"))
 }
+
+// Short returns the beginning of a name that nobody has checked yet, for an error.
+func Short(name string) string { return name[:min(len(name), maxText)] }
 
 // recoverAs must be deferred. It turns a panic into a refusal that names who panicked, and logs the
 // stack.

@@ -31,6 +31,13 @@ const (
 	// escape each byte with six (\u003c), and an update has two objects.
 	maxBody = 19 << 20
 
+	// maxText is the maximum size of what an answer repeats from its request, in bytes. A uid has 36, most
+	// names 253.
+	maxText = 1 << 10
+
+	// maxName is the maximum size of a field's name, in bytes: the JSON library repeats it in errors, many times.
+	maxName = 64 << 10
+
 	// maxLength is the maximum number of elements of a list, and of fields of an object.
 	maxLength = 10_000
 
@@ -67,11 +74,11 @@ const (
 
 func orDefault(maxInFlight int) int { return cmp.Or(max(maxInFlight, 0), DefaultMaxInFlight) }
 
-// connectionLimits returns the limits of the server. With client certificates those that have shown one and made a
-// call, which are kube-apiserver's, are never evicted; without, nothing tells them from a flood of calls.
+// connectionLimits returns the limits of the server. With names of client certificates those that have shown one and
+// made a call, which are kube-apiserver's, are never evicted; otherwise nothing tells them from a flood of calls.
 func (c *ServerConfig) connectionLimits() connlimit.Limits {
 	limits := connlimit.Limits{Open: 2*orDefault(c.MaxInFlight) + otherConnections, Evicted: c.Metrics.evicts}
-	if c.TLS.ClientCAs != nil {
+	if len(c.ClientNames) > 0 {
 		limits.Callers = limits.Open - otherConnections
 	}
 	return limits
@@ -126,7 +133,7 @@ func read(rw http.ResponseWriter, r *http.Request) ([]byte, error) {
 // semaphore bounds how many of these are read.
 func readEnvelope(rw http.ResponseWriter, r *http.Request) envelope {
 	setReadDeadline(rw, time.Now().Add(time.Second))
-	return findEnvelope(io.LimitReader(r.Body, 4<<10))
+	return findEnvelope(r.Body)
 }
 
 // setReadDeadline ignores errors: a writer that is no connection has no deadlines, and a closed one

@@ -127,38 +127,41 @@ func TestCallsThatCost(t *testing.T) {
 	})
 }
 
-// TestCallersStay: with client certificates a flood of connections that have shown none, or only ask, never evicts one
-// that has, and further ones than there are places for get an answer.
+// another has a connection of its own, which it dials again only after it was closed.
+func (s *site) another(t *testing.T, dials *int, shows ...tls.Certificate) *site {
+	t.Helper()
+	config := s.tls.Clone()
+	config.Certificates = shows
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		if len(shows) > 0 {
+			*dials++
+		}
+		return s.dial(ctx, network, address)
+	}
+	transport := &http.Transport{DialContext: dial, TLSClientConfig: config}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &site{client: &http.Client{Transport: transport}}
+}
+
+// TestCallersStay: with names of client certificates a flood of connections that have shown none, or only ask, never
+// evicts one that has, and further ones than there are places for get an answer.
 func TestCallersStay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		caller, callers := newCertificate(t)
 		registry := metrics.NewKubeRegistry()
 		s := start(t, func(c *ServerConfig) {
-			c.TLS.ClientCAs, c.MaxInFlight, c.Metrics = callers, 1, NewMetrics(registry.MustRegister)
+			c.TLS.ClientCAs, c.ClientNames = callers, []string{"test"}
+			c.MaxInFlight, c.Metrics = 1, NewMetrics(registry.MustRegister)
 		})
 		dials := 0
-		// another has a connection of its own.
-		another := func(shows ...tls.Certificate) *site {
-			config := s.tls.Clone()
-			config.Certificates = shows
-			dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-				if len(shows) > 0 {
-					dials++
-				}
-				return s.dial(ctx, network, address)
-			}
-			transport := &http.Transport{DialContext: dial, TLSClientConfig: config}
-			t.Cleanup(transport.CloseIdleConnections)
-			return &site{client: &http.Client{Transport: transport}}
-		}
 		const yes = "200 v1 uid=u-1 " + patched
-		first, second := another(caller), another(caller)
+		first, second := s.another(t, &dials, caller), s.another(t, &dials, caller)
 		testutil.Check(t, "first", yes, first.review(t))
 		testutil.Check(t, "second", yes, second.review(t))
-		testutil.CheckContains(t, "third", "429 TooManyRequests: too many connections", another(caller).review(t))
+		testutil.CheckContains(t, "third", "429 TooManyRequests: too many connections", s.another(t, &dials, caller).review(t))
 		for range 2 * otherConnections {
-			flood := another()
+			flood := s.another(t, &dials)
 			testutil.CheckContains(t, "flood", "401 Unauthorized", flood.review(t))
 			testutil.CheckContains(t, "flood", "200 HTTP/1.1 ok", flood.get("/readyz"))
 		}
@@ -169,6 +172,28 @@ func TestCallersStay(t *testing.T) {
 		testutil.Check(t, "first, afterwards", yes, first.review(t))
 		testutil.Check(t, "second, afterwards", yes, second.review(t))
 		testutil.Check(t, "connections with a certificate", 3, dials)
+		s.stop()
+		testutil.CheckError(t, "the server ended", "", <-s.ended)
+	})
+}
+
+// TestCallersOfAnyName: a CA may have given certificates to others than kube-apiserver, who keep it out by no number
+// of connections. Those that are closed for others are counted.
+func TestCallersOfAnyName(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		caller, callers := newCertificate(t)
+		registry := metrics.NewKubeRegistry()
+		s := start(t, func(c *ServerConfig) {
+			c.TLS.ClientCAs, c.MaxInFlight, c.Metrics = callers, 1, NewMetrics(registry.MustRegister)
+		})
+		dials := 0
+		for range 2 + otherConnections {
+			testutil.CheckContains(t, "others", "200 ", s.another(t, &dials, caller).review(t))
+		}
+		testutil.Check(t, "kube-apiserver", "200 v1 uid=u-1 "+patched, s.another(t, &dials, caller).review(t))
+		const evicted = "sacm_webhook_connections_evicted_total"
+		testutil.Check(t, "evicted", []string{evicted + " 1"}, testutil.Series(registry, evicted))
 		s.stop()
 		testutil.CheckError(t, "the server ended", "", <-s.ended)
 	})

@@ -21,25 +21,26 @@ const (
 	Connect Operation = "CONNECT"
 )
 
-// Request is one admission request. Plugins must not change it.
+// Request is one admission request, with the names that an AdmissionReview has for its fields. Plugins must
+// not change it.
 type Request struct {
-	UID         types.UID
-	Kind        metav1.GroupVersionKind
-	Resource    metav1.GroupVersionResource
-	SubResource string
-	Name        string // empty for generateName
-	Namespace   string // empty for cluster-scoped objects
-	Operation   Operation
-	DryRun      bool
+	UID         types.UID                   `json:"uid"`
+	Kind        metav1.GroupVersionKind     `json:"kind"`
+	Resource    metav1.GroupVersionResource `json:"resource"`
+	SubResource string                      `json:"subResource"`
+	Name        string                      `json:"name"`      // empty for generateName
+	Namespace   string                      `json:"namespace"` // empty for cluster-scoped objects
+	Operation   Operation                   `json:"operation"`
+	DryRun      bool                        `json:"dryRun"`
 	// NoWait asks plugins to decide by what is there: nobody waits for a dry run, and a large request keeps
 	// others out while it waits.
-	NoWait bool
+	NoWait bool `json:"-"`
 	// First reports that it is the first request of its connection, which has just been made.
-	First bool
+	First bool `json:"-"`
 
 	// Object is JSON as the apiserver sent it, nil if the review omits it or has null. It includes the
 	// patches of earlier plugins in the chain.
-	Object []byte
+	Object []byte `json:"-"`
 
 	parts int // see span
 }

@@ -36,15 +36,9 @@ type review struct {
 }
 
 type reviewRequest struct {
-	UID         types.UID                   `json:"uid"`
-	Kind        metav1.GroupVersionKind     `json:"kind"`
-	Resource    metav1.GroupVersionResource `json:"resource"`
-	SubResource string                      `json:"subResource"`
-	Name        string                      `json:"name"`
-	Namespace   string                      `json:"namespace"`
-	Operation   Operation                   `json:"operation"`
-	Object      span                        `json:"object"`
-	DryRun      bool                        `json:"dryRun"`
+	Request
+
+	Object span `json:"object"`
 }
 
 // span is where a value is in the review: a copy of the value would take as much memory again.
@@ -104,6 +98,9 @@ type envelope struct {
 // decodeReview decodes body as the apiserver would. It returns as much of the envelope as it finds,
 // even with an error. The objects of the Request are parts of body.
 func decodeReview(body []byte) (*Request, envelope, error) {
+	if hasLongName(body) {
+		return nil, findEnvelope(bytes.NewReader(body)), errTooLarge("the AdmissionReview has a field with a name of more than %d bytes", maxName)
+	}
 	var r review
 	// Of duplicate fields the last one wins.
 	err := json.Unmarshal(body, &r, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -125,33 +122,39 @@ func decodeReview(body []byte) (*Request, envelope, error) {
 	if r.Request == nil {
 		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the AdmissionReview has no request")
 	}
-	if r.Request.UID == "" {
-		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the request of the AdmissionReview has no uid")
+	q := r.Request
+	if found.uid == "" || max(len(q.Name), len(q.Namespace), len(q.Resource.Group), len(q.Resource.Resource), len(q.Operation)) > maxText {
+		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+			"the request of the AdmissionReview has no uid, or a uid, name, namespace, resource or operation of more than %d bytes", maxText)
 	}
-	return r.Request.decoded(body), found, nil
+	q.Request.Object, q.parts = q.Object.of(body), q.Object.parts
+	return &q.Request, found, nil
+}
+
+// hasLongName reports whether a string of more than maxName bytes is the name of a field, or may be one.
+func hasLongName(body []byte) bool {
+	for len(body) > maxName {
+		_, body, _ = bytes.Cut(body, []byte{'"'})
+		size := 0
+		for ; size < len(body) && body[size] != '"'; size++ {
+			if body[size] == '\\' {
+				size++
+			}
+		}
+		body = body[min(size+1, len(body)):]
+		if next := bytes.TrimLeft(body, " \t\r\n"); size > maxName && len(next) > 0 && !bytes.ContainsAny(next[:1], ",}]") {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *review) envelope() envelope {
 	found := envelope{apiVersion: r.APIVersion}
-	if r.Request != nil {
+	if r.Request != nil && len(r.Request.UID) <= maxText { // a longer one is none
 		found.uid = r.Request.UID
 	}
 	return found
-}
-
-func (r *reviewRequest) decoded(body []byte) *Request {
-	return &Request{
-		UID:         r.UID,
-		Kind:        r.Kind,
-		Resource:    r.Resource,
-		SubResource: r.SubResource,
-		Name:        r.Name,
-		Namespace:   r.Namespace,
-		Operation:   r.Operation,
-		DryRun:      r.DryRun,
-		Object:      r.Object.of(body),
-		parts:       r.Object.parts,
-	}
 }
 
 // allowedReview returns a response that allows the request.
@@ -195,11 +198,10 @@ func (e envelope) answer(response *Response) *admissionv1.AdmissionReview {
 }
 
 // findEnvelope reads no more of body than the envelope takes: the apiserver writes kind, apiVersion
-// and the uid first. It works on truncated JSON and buffers no more than the longest string before
-// them.
+// and the uid first. It works on truncated JSON.
 func findEnvelope(body io.Reader) envelope {
 	var found envelope
-	decoder := jsontext.NewDecoder(body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	decoder := jsontext.NewDecoder(io.LimitReader(body, 4<<10), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	eachField(decoder, func(key string) bool {
 		switch key {
 		case "apiVersion":

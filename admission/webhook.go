@@ -80,7 +80,8 @@ func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 func (w *Webhook) serve(rw http.ResponseWriter, r *http.Request, path string, decide decideFunc) {
 	start := time.Now()
-	answer, outcome := (*admissionv1.AdmissionReview)(nil), outcomeOverload
+	var answer *admissionv1.AdmissionReview
+	outcome := outcomeOverload
 	if end, ok := connectionOf(r).begin(); ok {
 		defer end()
 		answer, outcome = w.answer(rw, r, decide)

@@ -72,9 +72,7 @@ type servingPair struct {
 // NewFiles reads the files once. Any problem with them is an error, except an expired certificate:
 // then Ready returns the error.
 func NewFiles(config FilesConfig) (*Files, error) {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
+	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
 	pair, err := dynamiccertificates.NewDynamicServingContentFromFiles("webhook-serving", config.CertFile, config.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the serving certificate %q and its key %q: %w", config.CertFile, config.KeyFile, err)
@@ -177,7 +175,7 @@ func (f *Files) check(leaf *x509.Certificate) error {
 	itself.AddCert(leaf)
 	_, err := leaf.Verify(x509.VerifyOptions{Roots: itself, CurrentTime: f.config.Clock.Now()})
 	if bad, ok := errors.AsType[x509.CertificateInvalidError](err); ok && bad.Reason == x509.Expired && f.Ready() != nil {
-		return nil // the previous one is no better
+		return nil //nolint:nilerr // the previous one is no better
 	}
 	return err
 }

@@ -377,6 +377,21 @@ func TestManagedRepairs(t *testing.T) {
 	}
 }
 
+// TestManagedImmutable: what nobody can change says so, and heals once it is deleted.
+func TestManagedImmutable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		foreign := secretWith(t, state{active: madeAt(t, time.Now(), 365*day)})
+		foreign.Data[keyActiveKey], foreign.Immutable = []byte("rubbish"), new(true)
+		client := fake.NewClientset(foreign)
+		m := run(t, ManagedConfig{Client: client})
+		pause(time.Second)
+		testutil.CheckError(t, "Ready", SecretName+" is immutable", m.Ready())
+		remove(t, client)
+		pause(maxBackoff)
+		testutil.Must(t, m.Ready())
+	})
+}
+
 // recorded is a sink that keeps of an Event which object it regards and its reason.
 type recorded struct{ all []string }
 

@@ -28,7 +28,7 @@ type Source struct {
 	current atomic.Pointer[snapshot]
 
 	registered registered
-	observed   func() // called after each change of registered; may be nil
+	observed   func() // called after each change of registered
 
 	changed []func()
 }
@@ -42,7 +42,7 @@ type snapshot struct {
 }
 
 func newSource(clock clock.PassiveClock, metrics *Metrics) *Source {
-	s := &Source{clock: clock, metrics: metrics}
+	s := &Source{clock: clock, metrics: metrics, observed: func() {}}
 	s.current.Store(&snapshot{problem: errors.New("the serving certificate is not loaded yet")})
 	return s
 }
@@ -81,9 +81,7 @@ func (s *Source) OnChange(notify func()) { s.changed = append(s.changed, notify)
 // means that another replica or an earlier leader has written them.
 func (s *Source) Registered(caBundles [][]byte, inherited bool) {
 	s.registered.observe(caBundles, inherited, s.clock.Now())
-	if s.observed != nil {
-		s.observed()
-	}
+	s.observed()
 }
 
 // set serves next. Only one goroutine of its owner calls it.

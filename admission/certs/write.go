@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/internal/meta"
 )
@@ -36,6 +37,9 @@ func (m *Managed) writeSecret(ctx context.Context, secret *corev1.Secret, decide
 	secrets, found := m.config.Client.CoreV1().Secrets(SecretNamespace), secret
 	if found == nil {
 		found = emptySecret()
+	}
+	if ptr.Deref(found.Immutable, false) {
+		return fmt.Errorf("%s is immutable and has to change: %s. Delete it, and it is created again", m.where(), decided.reason)
 	}
 	wanted, err := decided.wanted.writeInto(found)
 	if err != nil {

@@ -37,7 +37,7 @@ const (
 
 // prove has kube-apiserver prove that it reaches the webhook, and keeps the proof. With a loopback URL there may be
 // no other kube-apiserver.
-func (r *Registrar) prove(ctx context.Context, o observation, responder *ProbeResponder) *failure {
+func (r *Registrar) prove(ctx context.Context, o observation, byAny bool) *failure {
 	if r.config.Mode == URL && r.config.PerHost() {
 		asking, cancel := context.WithTimeout(ctx, hostsTimeout)
 		defer cancel()
@@ -50,7 +50,7 @@ func (r *Registrar) prove(ctx context.Context, o observation, responder *ProbeRe
 				"several: %s; use --webhook-registration=static or service", strings.Join(hosts, ", "))}
 		}
 	}
-	failed := r.config.prove(ctx, r.config.Client, responder)
+	failed := r.config.prove(ctx, r.config.Client, r.config.Responder, byAny)
 	if failed == nil {
 		r.proven, r.missed, r.due = o.caBundle, 0, r.config.Clock.Now().Add(provenFor)
 	}
@@ -60,7 +60,7 @@ func (r *Registrar) prove(ctx context.Context, o observation, responder *ProbeRe
 // bindOnceProved runs the proof and requeues. The next decision starts from the current state: a user may
 // have switched the registration off during the proof.
 func (r *Registrar) bindOnceProved(ctx context.Context, o observation) error {
-	if failed := r.prove(ctx, o, r.config.Responder); failed != nil {
+	if failed := r.prove(ctx, o, false); failed != nil {
 		r.proven = nil
 		r.show(ctx, Status{State: failed.state(o.active()), Detail: failed.Error()})
 		return failed
@@ -70,22 +70,18 @@ func (r *Registrar) bindOnceProved(ctx context.Context, o observation) error {
 	return nil
 }
 
-// proveAgain has kube-apiserver call what is registered, each minute. A proof is lost with the second failure, one after
-// the other.
+// proveAgain has kube-apiserver call what is registered, each minute. The first failure ends what binds by the proof,
+// the second one, one after the other, what is registered.
 func (r *Registrar) proveAgain(ctx context.Context, o observation, d *decision) {
 	if !o.now.Before(r.due) {
-		if r.lost = r.prove(ctx, o, nil); r.lost != nil {
+		if r.lost = r.prove(ctx, o, true); r.lost != nil {
 			r.missed, r.due = r.missed+1, o.now.Add(loadDelay)
 		}
 	}
 	d.after = r.due.Sub(o.now)
-	if r.missed < 2 {
-		return
+	if r.missed >= 2 {
+		d.status = Status{State: r.lost.state(true), Detail: r.lost.Error()}
 	}
-	if !r.lost.unasked {
-		r.proven = nil
-	}
-	d.status = Status{State: r.lost.state(true), Detail: r.lost.Error()}
 }
 
 // write executes the decision, within the rate limit. A lost race is no error: the other write

@@ -46,6 +46,7 @@ type apiserver struct {
 	ca       *servingCA
 	responds ProbeResponder
 	warnings []string
+	refuses  error // what comes after the webhook says
 	idle     int   // connections that it has and would use first
 	dial     error // what a new one fails with
 }
@@ -131,6 +132,9 @@ func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, e
 			return nil, a.noToken
 		}
 		a.answer(pod, first)
+		if a.refuses != nil {
+			return nil, a.refuses
+		}
 	}
 	return pod, nil
 }

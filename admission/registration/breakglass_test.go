@@ -132,7 +132,7 @@ func TestDoesNotFight(t *testing.T) {
 			t.Errorf("%d writes in a minute, want about %d", after-before, want)
 		}
 		fighting.Store(false)
-		pause(2 * writeInterval)
+		pause(4 * writeInterval) // one write for the probe, and one for the rules that it proves
 		a.expect(t, "after the fight", "mutate", "validate")
 	})
 }

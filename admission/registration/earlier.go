@@ -20,7 +20,7 @@ import (
 // plugin of kube-apiserver they see them.
 const (
 	harmAccount = "reads the account's name without has(), and so refuses Pods that name none"
-	harmSecrets = "sets imagePullSecrets, and so the account's own are left out"
+	harmPulling = "sets imagePullSecrets, and so the account's own are left out"
 	harmVolumes = "appends to a list that a Pod may not have yet, and so refuses it"
 )
 
@@ -70,7 +70,7 @@ func harms(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) string {
 		return ""
 	}
 	var found []string
-	for part, harm := range map[string]string{"spec.serviceAccountName": harmAccount, "imagePullSecrets": harmSecrets, "/-\"": harmVolumes} {
+	for part, harm := range map[string]string{"spec.serviceAccountName": harmAccount, "imagePullSecrets": harmPulling, "/-\"": harmVolumes} {
 		safe := part == "spec.serviceAccountName" && strings.Contains(string(text), "has(object.spec.serviceAccountName)")
 		if strings.Contains(strings.ReplaceAll(string(text), `\`, ""), part) && !safe {
 			found = append(found, harm)

@@ -86,12 +86,12 @@ func IsInactive(ctx context.Context, client kubernetes.Interface) error {
 }
 
 // Unregister switches the webhook off: both configurations get the annotation and lose their
-// webhooks, so that no replica adds them until Register. The mutating one comes first, because its
-// annotation alone stops all writing.
+// webhooks, so that no replica adds them until Register. The validating one comes first: its annotation
+// alone stops all writing, and what is left in between completes Pods and refuses none.
 func Unregister(ctx context.Context, client kubernetes.Interface) error {
-	for k := range kinds {
-		err := edit(ctx, client, k, func(o *object) *object { return o.with(nil).annotated(AnnotationOff) })
-		if err != nil {
+	off := func(o *object) *object { return o.with(nil).annotated(AnnotationOff) }
+	for _, k := range []kind{validating, mutating} {
+		if err := edit(ctx, client, k, off); err != nil {
 			return fmt.Errorf("switch off the %s %s: %w", k, Name, err)
 		}
 	}
@@ -103,13 +103,12 @@ func Unregister(ctx context.Context, client kubernetes.Interface) error {
 // object that was deleted while it was off counts as off for the leader that saw the deletion.
 func Register(ctx context.Context, client kubernetes.Interface) error {
 	for k := range kinds {
-		err := edit(ctx, client, k, func(o *object) *object {
+		if err := edit(ctx, client, k, func(o *object) *object {
 			if o == nil {
 				return o.with(nil)
 			}
 			return o.annotated("")
-		})
-		if err != nil {
+		}); err != nil {
 			return fmt.Errorf("switch on the %s %s: %w", k, Name, err)
 		}
 	}

@@ -98,11 +98,11 @@ func (f *failure) state(bound bool) State {
 }
 
 // prove returns nil if kube-apiserver has called the webhook on a new connection and used its answer: that
-// of responder, or of any replica if it is nil. A connection that kube-apiserver had before would prove
+// of responder, or with byAny of any replica, as if it is nil. A connection that kube-apiserver had before would prove
 // nothing of its certificates, of ours, or of what is between us.
-func (s Spec) prove(ctx context.Context, client kubernetes.Interface, responder *ProbeResponder) *failure {
+func (s Spec) prove(ctx context.Context, client kubernetes.Interface, responder *ProbeResponder, byAny bool) *failure {
 	for range maxProbes {
-		first, failed := s.probe(ctx, client, responder)
+		first, failed := s.probe(ctx, client, responder, byAny)
 		if failed != nil || first {
 			return failed
 		}
@@ -114,8 +114,8 @@ func (s Spec) prove(ctx context.Context, client kubernetes.Interface, responder 
 }
 
 // probe creates a probe Pod with dryRun. first reports whether it was the first request of its connection. A
-// refusal by anything that comes after our answer is no failure.
-func (s Spec) probe(ctx context.Context, client kubernetes.Interface, responder *ProbeResponder) (first bool, _ *failure) {
+// refusal by anything that comes after the answer of responder is no failure.
+func (s Spec) probe(ctx context.Context, client kubernetes.Interface, responder *ProbeResponder, byAny bool) (first bool, _ *failure) {
 	// kube-apiserver may call both entries, and then says which one failed.
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout+2*maxProbeTimeout)
 	defer cancel()
@@ -141,7 +141,7 @@ func (s Spec) probe(ctx context.Context, client kubernetes.Interface, responder 
 	case !Answered(pod, id):
 		err = fmt.Errorf("kube-apiserver has created the probe Pod without an answer from %s: it has not called it yet, "+
 			"or another server answers there", endpoint)
-	case responder != nil && answer == "":
+	case !byAny && responder != nil && answer == "":
 		err = errors.New("kube-apiserver reaches another replica at " + endpoint + ", and not yet this one")
 	default:
 		return pod.Annotations[answerAnnotation] == id, nil

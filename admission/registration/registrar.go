@@ -5,6 +5,7 @@ package registration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -72,7 +73,7 @@ type Registrar struct {
 	leading context.Context //nolint:containedctx // the term in which Run's loop takes steps; nil if not leading
 	first   bool            // the next step is the first one of this term
 
-	proven   []byte // the caBundle; nil before, and from the end of a term, a switch-off or a lost proof on
+	proven   []byte // the caBundle; nil before, and from the end of a term, a switch-off or a removal on
 	failed   int    // consecutive steps
 	reported string // the last failure in an Event
 
@@ -83,9 +84,7 @@ type Registrar struct {
 
 // New returns a Registrar that does not run yet. The spec must be valid, of mode url or service.
 func New(config Config) *Registrar {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
+	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
 	r := &Registrar{
 		board:  board{metrics: config.Metrics},
 		config: config,
@@ -113,7 +112,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 // it has returned, and then starts from the current objects.
 func (r *Registrar) Lead(ctx context.Context) error {
 	r.term(ctx, ctx, Status{State: Starting, Detail: "reading " + Name})
-	defer r.term(ctx, nil, Status{State: Idle}) //nolint:staticcheck // no context means no term
+	defer r.term(ctx, nil, Status{State: Idle}) // no context means no term
 	<-ctx.Done()
 	return nil
 }
@@ -167,7 +166,12 @@ func (r *Registrar) sync(ctx context.Context, key string) error {
 // step does what is due now, and returns when to check again if nothing happens, zero for never.
 // Its writes come back through the watch.
 func (r *Registrar) step(ctx context.Context, o observation) (time.Duration, error) {
-	o.proven = len(r.proven) > 0 && bytes.Equal(r.proven, o.caBundle)
+	// What removes the webhooks may have been a switch-off and on again, in a moment that the watch has not shown.
+	emptied := len(o.last[mutating].object.webhooks()) == 0
+	if emptied || r.Status().State == Off {
+		r.forget()
+	}
+	o.proven = r.missed == 0 && len(r.proven) > 0 && bytes.Equal(r.proven, o.caBundle)
 	r.config.ServingCA.Registered(o.caBundles(), r.first)
 	r.first = false
 	decided := plan(o)
@@ -179,11 +183,9 @@ func (r *Registrar) step(ctx context.Context, o observation) (time.Duration, err
 		return 0, r.bindOnceProved(ctx, o)
 	case decided.status.State == Registered:
 		r.proveAgain(ctx, o, &decided)
-	case decided.status.State == Off:
-		r.forget()
 	}
 	if r.failed == 0 || r.Status().State != decided.status.State { // the error of a failure that is being retried stays
-		if r.show(ctx, decided.status) == Registered && decided.status.State == Repairing {
+		if r.show(ctx, decided.status) == Registered && (decided.status.State == Repairing || emptied && decided.status.State == Proving) {
 			r.metrics.repaired()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -174,6 +175,35 @@ func TestProvedAgain(t *testing.T) {
 	})
 }
 
+// TestRefusedLater: what comes after the webhook refuses every Pod, and proves that it was called.
+func TestRefusedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		a.refuses = errors.New("ValidatingAdmissionPolicy 'team' denied request: it needs the label team")
+		r := run(t, a)
+		pause(2 * provenFor)
+		wantState(t, r, Registered)
+	})
+}
+
+// TestUnregisterIsCut: what a switch-off leaves behind that ends between its two writes refuses no Pod.
+func TestUnregisterIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		r := run(t, a)
+		pause(time.Second)
+		cut := true
+		a.PrependReactor("update", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			cut = !cut
+			return cut, nil, errors.New("connection reset")
+		})
+		testutil.CheckError(t, "Unregister", "connection reset", Unregister(t.Context(), a))
+		pause(time.Minute)
+		wantState(t, r, Off)
+		a.expect(t, "cut", "mutate", "")
+	})
+}
+
 // TestProvedByNewConnections: kube-apiserver goes on to use the connections that it has, whatever has changed
 // since it made them.
 func TestProvedByNewConnections(t *testing.T) {
@@ -250,6 +280,39 @@ func TestProofExpires(t *testing.T) {
 			})
 		})
 	}
+	t.Run("UnseenSwitchOff", func(t *testing.T) { // the leader is in the middle of a proof
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPIServer(t)
+			r := run(t, a)
+			pause(time.Second)
+			r.mu.Lock()
+			a.breaks(broken)
+			testutil.Must(t, Unregister(t.Context(), a))
+			testutil.Must(t, Register(t.Context(), a))
+			for k := range kinds {
+				for r.watched[k].Load().object.binds() || r.watched[k].Load().off {
+					goruntime.Gosched()
+				}
+			}
+			r.mu.Unlock()
+			pause(time.Minute)
+			wantState(t, r, Proving)
+			a.expect(t, "an off that was never seen", "probe", "")
+		})
+	})
+	t.Run("FailedOnce", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPIServer(t)
+			r := run(t, a)
+			pause(time.Second)
+			a.breaks(broken)
+			pause(provenFor)
+			wantState(t, r, Registered)
+			a.change(t, validating, leaveOut)
+			pause(time.Second)
+			a.expect(t, "the newest repetition has failed", "mutate,probe", "")
+		})
+	})
 	t.Run("NextTerm", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := newAPIServer(t)

@@ -5,6 +5,7 @@ package registration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"sync"
@@ -45,15 +46,13 @@ type StaticFiles struct {
 	bound    bool          // they are the real rules
 	binds    bool          // they have rules, if only those of a previous process
 	caBundle []byte        // that they have
-	proven   []byte        // the caBundle; nil before, and from a switch-off or a lost proof on
+	proven   []byte        // the caBundle; nil before, and from a switch-off, a removal or a lost proof on
 	question question      // about contents
 }
 
 // NewStaticFiles returns StaticFiles that do not run yet. The spec must be valid.
 func NewStaticFiles(config StaticFilesConfig) *StaticFiles {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
+	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
 	s := &StaticFiles{board: board{metrics: config.Metrics}, config: config}
 	loop := func(name string, sync func(context.Context) error) *reconcile.Runner[string] {
 		return reconcile.New(reconcile.Config[string]{
@@ -129,7 +128,11 @@ func (s *StaticFiles) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bound := bytes.Equal(s.proven, caBundle) || bytes.Equal(found[mutating], wanted[mutating]) && bytes.Equal(found[validating], wanted[validating])
+	right := bytes.Equal(found[mutating], wanted[mutating]) && bytes.Equal(found[validating], wanted[validating])
+	if !right && (len(found[mutating]) == 0 || s.question.failures > 0) {
+		s.proven = nil // it may have been a switch-off and on again that this process has not seen
+	}
+	bound := right || bytes.Equal(s.proven, caBundle)
 	binds := bound
 	if !bound {
 		if wanted, binds, err = s.config.stagedContents(ctx, found, caBundle); err != nil {
@@ -144,7 +147,7 @@ func (s *StaticFiles) write(ctx context.Context) error {
 		}
 		changed = true
 		path := kind(k).staticPath(s.config.Dir)
-		if bytes.Equal(s.contents[k], content) {
+		if s.contents[k] != nil && !bytes.Equal(s.contents[k], found[k]) {
 			s.config.Metrics.repaired()
 			s.show(ctx, Status{State: Repairing, Detail: path + " was changed or removed by another process"})
 		}

@@ -347,7 +347,7 @@ func TestUnregisterStatic(t *testing.T) {
 // that kube-apiserver calls us.
 func TestStaticProofExpires(t *testing.T) {
 	const loaded = "sacm_webhook_static_loaded"
-	for name, lost := range map[string]bool{"Lost": true, "NotYetLost": false} {
+	for name, tc := range map[string]struct{ lost, unseen bool }{"Lost": {lost: true}, "NotYetLost": {}, "Unseen": {unseen: true}} {
 		t.Run(name, func(t *testing.T) {
 			static(t, func(t *testing.T, h *host) {
 				registry := metrics.NewKubeRegistry()
@@ -355,13 +355,17 @@ func TestStaticProofExpires(t *testing.T) {
 				h.walk(s, step{after: 3 * time.Second, state: Registered})
 				testutil.Check(t, "loaded", []string{loaded + " 1"}, testutil.Series(registry, loaded))
 				breaks := func() { h.down = errors.New(`failed calling webhook "` + probeName + `": unknown authority`) }
-				if lost {
+				if tc.lost {
 					h.walk(s, step{do: breaks, after: time.Minute, state: Unreachable})
 				}
 				testutil.Must(t, UnregisterStatic(h.dir))
-				s.keep.Add(h.dir)
-				h.walk(s, step{do: breaks, after: time.Second, state: Off, files: ";"})
-				testutil.Check(t, "loaded, switched off", []string{loaded + " 0"}, testutil.Series(registry, loaded))
+				if tc.unseen { // the process hung
+					h.from(breaks)
+				} else {
+					s.keep.Add(h.dir)
+					h.walk(s, step{do: breaks, after: time.Second, state: Off, files: ";"})
+					testutil.Check(t, "loaded, switched off", []string{loaded + " 0"}, testutil.Series(registry, loaded))
+				}
 				testutil.Must(t, RegisterStatic(h.dir))
 				s.keep.Add(h.dir)
 				h.walk(s,
@@ -371,6 +375,30 @@ func TestStaticProofExpires(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStaticRepairs: what another process does to a bound file is repaired, a removal after one proof.
+func TestStaticRepairs(t *testing.T) {
+	const both, repairs = "mutate,probe;validate", "sacm_webhook_registration_repairs_total"
+	static(t, func(t *testing.T, h *host) {
+		registry := metrics.NewKubeRegistry()
+		s := h.run(func(c *StaticFilesConfig) { c.Metrics = NewMetrics(registry.MustRegister) })
+		h.walk(s, step{after: 3 * time.Second, state: Registered})
+		for k := range kinds {
+			testutil.Must(t, os.Remove(k.staticPath(h.dir)))
+			s.keep.Add(h.dir)
+			h.walk(s, step{after: 3 * time.Second, state: Registered, files: both})
+		}
+		testutil.Check(t, "repairs", []string{repairs + " 2"}, testutil.Series(registry, repairs))
+		h.walk(s, step{
+			do:    func() { h.down = errors.New(`failed calling webhook "` + probeName + `": unknown authority`) },
+			after: askEach, state: Registered,
+		})
+		testutil.Must(t, os.Truncate(validating.staticPath(h.dir), 0))
+		s.keep.Add(h.dir)
+		pause(time.Second)
+		testutil.Check(t, "files after a failure", "mutate,probe;", h.files())
+	})
 }
 
 // TestDecodeStatic: what would stop kube-apiserver at its next start binds nothing, and is replaced.

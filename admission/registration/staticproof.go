@@ -53,7 +53,7 @@ func (s *StaticFiles) ask(ctx context.Context) error {
 		failed = s.missing(ctx)
 	}
 	if failed == nil {
-		failed = s.config.prove(ctx, s.config.Client, s.config.Responder)
+		failed = s.config.prove(ctx, s.config.Client, s.config.Responder, false)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -64,7 +64,7 @@ func FuzzAdmit(f *testing.F) {
 // limited in, with the patched JSON.
 func checkForeseen(t *testing.T, plugin *Plugin, object, patched []byte) {
 	t.Helper()
-	foreseen, err := decodePod(object)
+	foreseen, err := decodePod(&admission.Request{Object: object})
 	testutil.Must(t, err)
 	if foreseen.isMirror() {
 		return
@@ -72,7 +72,7 @@ func checkForeseen(t *testing.T, plugin *Plugin, object, patched []byte) {
 	if _, err := plugin.complete(t.Context(), creation(object), newEdits(foreseen), &admission.Response{}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodePod(patched)
+	got, err := decodePod(&admission.Request{Object: patched})
 	if err != nil {
 		t.Fatalf("the patched Pod cannot be decoded: %v", err)
 	}

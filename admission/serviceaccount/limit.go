@@ -80,6 +80,7 @@ func enforces(account *corev1.ServiceAccount) bool {
 // refusal has upstream's text, because users match on it. Like upstream it does not escape names.
 func (r secretReference) refusal(account string) string {
 	var what string
+	r.secret, r.owner, r.field = admission.Short(r.secret), admission.Short(r.owner), admission.Short(r.field)
 	switch r.usage {
 	case pullSecret:
 		return "imagePullSecrets[" + strconv.Itoa(r.index) + "].name=\"" + r.secret +

@@ -102,7 +102,7 @@ func TestVisitorKnowsEverySecretReference(t *testing.T) {
 			setString(t, spec.Elem(), path, "the-secret")
 			object, err := json.Marshal(corev1.Pod{Spec: *spec.Interface().(*corev1.PodSpec)})
 			testutil.Must(t, err)
-			pod, err := decodePod(object)
+			pod, err := decodePod(&admission.Request{Object: object})
 			testutil.Must(t, err)
 			references := pod.Spec.secretReferences()
 			if len(references) != 1 || references[0].secret != "the-secret" {

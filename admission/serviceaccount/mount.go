@@ -86,6 +86,9 @@ func (c *container) lacksMount() bool {
 
 // mount adds the volume, unless the Pod has it, and the mounts that are missing.
 func (e *edits) mount(ctx context.Context, v addedVolume) error {
+	if len(v.Name) > validation.DNS1123LabelMaxLength { // each mount repeats it
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the token volume has more than %d bytes", validation.DNS1123LabelMaxLength))
+	}
 	if !v.exists {
 		e.addVolume(v)
 	}

@@ -83,7 +83,7 @@ func (p *Plugin) Admit(ctx context.Context, request *admission.Request, response
 	if !createsPod(request) {
 		return nil
 	}
-	pod, err := decodePod(request.Object)
+	pod, err := decodePod(request)
 	if err != nil || pod == nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (p *Plugin) Validate(ctx context.Context, request *admission.Request, respo
 	if !createsPod(request) && !addsEphemeralContainer(request) {
 		return nil
 	}
-	pod, err := decodePod(request.Object)
+	pod, err := decodePod(request)
 	if err != nil || pod == nil {
 		return err
 	}
@@ -139,7 +139,8 @@ func (p *Plugin) Validate(ctx context.Context, request *admission.Request, respo
 		return p.checkMirror(request, pod)
 	}
 	if pod.Spec.accountName() == "" {
-		return admission.Forbidden(request, fmt.Errorf("no service account specified for pod %s/%s", request.Namespace, pod.Metadata.Name))
+		return admission.Forbidden(request, fmt.Errorf("no service account specified for pod %s/%s", request.Namespace,
+			admission.Short(pod.Metadata.Name)))
 	}
 	account, err := p.account(ctx, request, pod, response, lookupOnly)
 	if err != nil {

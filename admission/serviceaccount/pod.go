@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sa-controller-manager/admission"
 )
@@ -100,10 +101,10 @@ type secretRef struct {
 	SecretRef *named `json:"secretRef"`
 }
 
-// decodePod decodes a Pod from JSON. It returns nil for null, and an error if a container is null.
-func decodePod(object []byte) (*pod, error) {
+// decodePod decodes the Pod of a request. It returns nil for null, and an error if a container is null.
+func decodePod(request *admission.Request) (*pod, error) {
 	var p *pod
-	if err := admission.Decode(object, &p); err != nil {
+	if err := admission.Decode(request.Object, &p); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is not a Pod: %v", err))
 	}
 	if p == nil {
@@ -115,6 +116,10 @@ func decodePod(object []byte) (*pod, error) {
 	}
 	if p.Spec == nil {
 		p.Spec, p.lacksSpec = &podSpec{}, true
+	}
+	if len(p.Spec.accountName()) > validation.DNS1123SubdomainMaxLength {
+		return nil, admission.Forbidden(request, fmt.Errorf("error looking up service account: its name has more than %d bytes",
+			validation.DNS1123SubdomainMaxLength))
 	}
 	return p, p.Spec.checkContainers()
 }

@@ -13,11 +13,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/internal/testutil"
 )
@@ -53,15 +55,29 @@ func (connection) SetReadDeadline(time.Time) error { return nil }
 
 func newWebhook(b testing.TB) *admission.Webhook {
 	b.Helper()
+	return newWebhookOf(b, serviceaccount.DefaultConfig())
+}
+
+func newWebhookOf(b testing.TB, config serviceaccount.Config) *admission.Webhook {
+	b.Helper()
 	accounts := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	testutil.Must(b, accounts.Add(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "default", UID: "1"}}))
-	plugin := serviceaccount.New(serviceaccount.DefaultConfig(), serviceaccount.Dependencies{
-		Accounts: corev1listers.NewServiceAccountLister(accounts),
-		Waiters:  serviceaccount.NewWaiters(1, nil),
-		Suffix:   func() string { return "abcde" },
+	testutil.Must(b, accounts.Add(&corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "default", UID: "1"},
+		Secrets:    []corev1.ObjectReference{{Name: "token"}},
+	}))
+	plugin := serviceaccount.New(config, serviceaccount.Dependencies{
+		Accounts:    corev1listers.NewServiceAccountLister(accounts),
+		Client:      fake.NewClientset().CoreV1(),
+		UsableToken: func(*corev1.ServiceAccount, string) bool { return true },
+		Waiters:     serviceaccount.NewWaiters(1, nil),
+		Suffix:      func() string { return "abcde" },
 	})
 	counted := admission.NewMetrics(metrics.NewKubeRegistry().MustRegister)
 	return admission.NewWebhook(admission.WebhookConfig{
-		Chain: admission.Chain{{Name: serviceaccount.Name, Plugin: plugin, Metrics: counted}}, Metrics: counted,
+		Chain: admission.Chain{
+			{Name: "probe", Plugin: &registration.ProbeResponder{}},
+			{Name: serviceaccount.Name, Plugin: plugin, Metrics: counted},
+		},
+		Metrics: counted,
 	})
 }

@@ -7,7 +7,11 @@ package main
 
 import (
 	"crypto"
+	"crypto/pbkdf2"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +21,7 @@ import (
 	"github.com/ThalesGroup/crypto11"
 	"github.com/miekg/pkcs11"
 	"go.step.sm/crypto/kms/uri"
+	"sa-controller-manager/internal/atomicfile"
 )
 
 // hsm is the backend of pkcs11 URIs (RFC 7512). A token that was removed or restarted takes its
@@ -97,8 +102,8 @@ func (h *hsm) login() error {
 
 // refused is the same error after one attempt and without another one.
 func (h *hsm) refused(reason string) error {
-	return fmt.Errorf("the token %s in %s: it is not tried again until the file has another one, which a security officer sets where it is locked",
-		reason, h.pinFile)
+	return fmt.Errorf("the token %s in %s: it is not tried again until the file has another one, "+
+		"which a security officer sets where it is locked", reason, h.pinFile)
 }
 
 // key returns the one key pair that the URI names.
@@ -172,4 +177,22 @@ func (h *hsm) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.drop()
+}
+
+// pinOf identifies a PIN of a token. A PIN is short, so the hash is a slow one.
+func pinOf(token, pin string) (string, error) {
+	hash, err := pbkdf2.Key(sha256.New, pin, []byte(token), 1<<16, sha256.Size)
+	return base64.RawStdEncoding.EncodeToString(hash), err
+}
+
+func (m *pinMemory) add(pin, reason string) error {
+	if m.reasons == nil {
+		m.reasons = map[string]string{}
+	}
+	m.reasons[pin] = reason
+	if m.path == "" {
+		return nil
+	}
+	data, err := json.Marshal(m.reasons)
+	return errors.Join(err, atomicfile.Write(m.path, data, 0o600))
 }

@@ -4,9 +4,6 @@
 package main
 
 import (
-	"crypto/pbkdf2"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-
-	"sa-controller-manager/internal/atomicfile"
 )
 
 // refusedPINs are the PINs that tokens have refused. None is tried again, because a few attempts lock a token, which
@@ -47,25 +42,4 @@ func (m *pinMemory) load(socketDir string) error {
 		return fmt.Errorf("%s: %w: it has the PINs that must not be tried again; remove it if all of them are right", m.path, err)
 	}
 	return nil
-}
-
-// pinOf identifies a PIN of a token. A PIN is short, so the hash is a slow one.
-func pinOf(token, pin string) (string, error) {
-	hash, err := pbkdf2.Key(sha256.New, pin, []byte(token), 1<<16, sha256.Size)
-	return base64.RawStdEncoding.EncodeToString(hash), err
-}
-
-func (m *pinMemory) add(pin, reason string) error {
-	if m.reasons == nil {
-		m.reasons = map[string]string{}
-	}
-	m.reasons[pin] = reason
-	if m.path == "" {
-		return nil
-	}
-	data, err := json.Marshal(m.reasons)
-	if err == nil {
-		err = atomicfile.Write(m.path, data, 0o600)
-	}
-	return err
 }

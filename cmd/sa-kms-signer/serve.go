@@ -94,7 +94,8 @@ func (s *servers) report(ctx context.Context, failed map[string]error) {
 			klog.FromContext(ctx).Error(failed[name], "Failed to serve a key, trying again; what was served of it before stays")
 		}
 	}
-	path, err := filepath.Join(s.socketDir, notServed), error(nil)
+	path := filepath.Join(s.socketDir, notServed)
+	var err error
 	if lines.Len() > 0 {
 		err = atomicfile.Write(path, []byte(lines.String()), 0o600)
 	} else if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {

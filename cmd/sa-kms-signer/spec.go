@@ -46,7 +46,7 @@ var schemes = map[string]struct {
 	"openbao": {newTransit, transitAttributes, []string{"namespace", "ca-source"}},
 	"vault":   {newTransit, transitAttributes, []string{"namespace", "ca-source"}},
 	"awskms":  {newCloud, []string{"key-id, a key ID, an ARN or alias/NAME", "region"}, []string{"profile", "credentials-file"}},
-	"azurekms": {newCloud, []string{"vault, the name of a key vault", "name, the name of the key", "version, one of the key: the newest changes"},
+	"azurekms": {newCloud, []string{"vault, the name of a key vault", "name, the name of the key", "version, not the newest one"},
 		[]string{"environment", "tenant-id"}},
 	"cloudkms": {newCloud, []string{"resource, projects/.../locations/.../keyRings/.../cryptoKeys/.../cryptoKeyVersions/N"},
 		[]string{"credentials-file"}},

@@ -102,8 +102,10 @@ func TestSyncSecret(t *testing.T) {
 			want: []string{asksAccount, deletesIt}, events: []string{"Normal OrphanedTokenSecretDeleted"},
 		},
 
-		"FillConflict": {reason: "the watch brings the newer version", fails: "patch", answer: conflict, want: []string{everything}, err: errStale},
-		"FillError":    {reason: "anything else is tried again", fails: "patch", answer: boom, want: []string{everything}, err: boom},
+		"FillConflict": {
+			reason: "the watch brings the newer version", fails: "patch", answer: conflict, want: []string{everything}, err: errStale,
+		},
+		"FillError": {reason: "anything else is tried again", fails: "patch", answer: boom, want: []string{everything}, err: boom},
 		"DeleteConflict": {
 			uncached: true, reason: "it has changed: decided again", filled: true, fails: "delete", answer: conflict,
 			want: []string{asksAccount, deletesIt}, err: errStale,

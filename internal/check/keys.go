@@ -90,7 +90,8 @@ var keyFacts = map[string]struct {
 	RingUnpublished: {Reissues, "the key ring of this host (generation {our}) is not published: {why}", "apply manifests/permissions"},
 	RingLate: {Changes | Makes, "the key ring of this host (generation {our}) is older than that of host {host} (generation {their})",
 		"bring that one here (keys import)" + ifGone},
-	RingUnreadable: {Reissues | Uses, "the published key rings cannot be read: {why}", "run the newer release on every host; keys forget HOST gives one up"},
+	RingUnreadable: {Reissues | Uses, "the published key rings cannot be read: {why}",
+		"run the newer release on every host; keys forget HOST gives one up"},
 	RingForked: {Changes | Makes | Reissues, "the key ring of this host (generation {our}) and that of host {host} (generation {their}) " +
 		"are forked: " +
 		"neither has come from the other", "bring that one here (keys import --join-fork)" + ifGone},
@@ -105,7 +106,7 @@ var keyFacts = map[string]struct {
 	RingRevoked: {Signs | Reissues, "this host has no key left that may sign: its active key was revoked",
 		"bring a newer ring here (keys import), or: keys revoke {key}"},
 
-	RevokedInFile: {Changes, "key {key} is revoked, and in the ring file of this host still",
+	RevokedInFile: {Uses, "key {key} is revoked, and in the ring file of this host still",
 		"bring a newer ring here (keys import), or: keys revoke {key}"},
 	HostRestored: {Uses, "the ring file of host {host} is not the one that it has used, and not a newer one, or it is lost",
 		"keys list there says what to do" + ifGone},

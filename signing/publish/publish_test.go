@@ -144,7 +144,8 @@ func TestHostileDirectory(t *testing.T) {
 				t.Parallel()
 				to, outside := newDirectory(t), filepath.Join(t.TempDir(), filepath.Base(document))
 				place := filepath.Join(string(to), document)
-				testutil.Must(t, errors.Join(os.WriteFile(outside, []byte("{}"), 0o600), os.MkdirAll(filepath.Dir(place), 0o755), plant(outside, place)))
+				testutil.Must(t, errors.Join(os.WriteFile(outside, []byte("{}"), 0o600), os.MkdirAll(filepath.Dir(place), 0o755),
+					plant(outside, place)))
 				want, _ := os.ReadFile(outside)
 				if wrote, err := (&Publisher{Issuer: issuer, Replace: true}).Pass(to, ringOf(t, "a")); err == nil || len(wrote) > 0 {
 					t.Errorf("wrote %q, %v; want an error", wrote, err)

@@ -153,7 +153,9 @@ func TestBadSigners(t *testing.T) {
 // TestProbeIsRefused: that of our own claims is an outage, whatever its code, and that of other claims is none.
 func TestProbeIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, code := range []codes.Code{codes.PermissionDenied, codes.FailedPrecondition, codes.InvalidArgument, codes.ResourceExhausted, codes.Internal} {
+	for _, code := range []codes.Code{
+		codes.PermissionDenied, codes.FailedPrecondition, codes.InvalidArgument, codes.ResourceExhausted, codes.Internal,
+	} {
 		t.Run(code.String(), func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)

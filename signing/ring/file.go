@@ -228,9 +228,11 @@ func (f *File) write(state State) error {
 // back, and that copy may be the newest one that there is.
 func (f *File) keepPrevious(next State) error {
 	copied := At(f.path + previousSuffix)
-	before, err := At(f.path).Read()
-	if previous, unreadable := copied.Read(); err != nil || before.Version() == next.Version() ||
-		unreadable == nil && !before.Knows(previous.Version()) && previous.Knows(before.Version()) {
+	before, unreadable := At(f.path).Read()
+	if unreadable != nil || before.Version() == next.Version() {
+		return nil //nolint:nilerr // there is no ring to keep
+	}
+	if previous, err := copied.Read(); err == nil && !before.Knows(previous.Version()) && previous.Knows(before.Version()) {
 		return nil
 	}
 	data, err := encode(before)

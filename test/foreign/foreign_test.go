@@ -19,7 +19,6 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"google.golang.org/grpc/codes"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
-
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
@@ -53,16 +52,18 @@ func newWorld(t *testing.T) *world {
 	w := &world{dir: t.TempDir(), binary: testcluster.Binary(t)}
 	socket := filepath.Join(w.dir, "foreign.sock")
 	w.Foreign = signertest.ServeForeign(t, socket, keyID, testkeys.P256())
-	testutil.Must(t, os.WriteFile(filepath.Join(w.dir, "sockets.yaml"), fmt.Appendf(nil, "schemaVersion: 1\nsockets:\n  foreign: %s\n", socket), 0o600))
+	sockets := fmt.Appendf(nil, "schemaVersion: 1\nsockets:\n  foreign: %s\n", socket)
+	testutil.Must(t, os.WriteFile(filepath.Join(w.dir, "sockets.yaml"), sockets, 0o600))
 	var err error
-	w.cluster, err = devcluster.Start(t.Context(), devcluster.Options{ExternalSigner: true, BeforeAPIServer: func(c *devcluster.Cluster) (err error) {
+	options := devcluster.Options{ExternalSigner: true, BeforeAPIServer: func(c *devcluster.Cluster) (err error) {
 		if _, err := w.keys(t.Context(), "init", "--key=kep740:foreign", "--next-key=none"); err != nil {
 			return err
 		}
 		w.manager, err = w.binary.StartManager(c, append(w.flags(), "--service-account-private-key-file=", "--token-secrets=manual",
 			"--external-signer-socket="+c.SignerSocket(), "--external-signer-refresh-hint=1s")...)
 		return err
-	}})
+	}}
+	w.cluster, err = devcluster.Start(t.Context(), options)
 	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if err := w.cluster.Stop(); err != nil {
@@ -77,7 +78,8 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) flags() []string {
 	return []string{
-		"--service-account-key-ring=" + filepath.Join(w.dir, "keys/ring.json"), "--service-account-key-sockets=" + filepath.Join(w.dir, "sockets.yaml"),
+		"--service-account-key-ring=" + filepath.Join(w.dir, "keys", "ring.json"),
+		"--service-account-key-sockets=" + filepath.Join(w.dir, "sockets.yaml"),
 	}
 }
 

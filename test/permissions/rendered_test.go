@@ -24,7 +24,7 @@ func TestRenderedAccount(t *testing.T) {
 	for _, file := range []string{"rendered/deployment.yaml", "chart/files/deployment-token-secrets.yaml"} {
 		data, err := os.ReadFile(in(root, file))
 		testutil.Must(t, err)
-		for _, object := range strings.Split(string(data), "\n---\n") {
+		for object := range strings.SplitSeq(string(data), "\n---\n") {
 			if strings.Contains(object, "\nkind: Namespace\n") || strings.Contains(object, "apiVersion: rbac.authorization.k8s.io/v1\n") ||
 				strings.Contains(object, "\nkind: Secret\n") {
 				objects = append(objects, object)
@@ -38,7 +38,8 @@ func TestRenderedAccount(t *testing.T) {
 		"KeyRing": {"--service-account-key-ring=ring.json"},
 		"Auto":    {"--service-account-private-key-file=sa.key", "--token-secrets=auto"},
 	} {
-		preflight := exec.CommandContext(t.Context(), testcluster.Binary(t).Path, append([]string{"preflight", "--kubeconfig=" + user.kubeconfig}, flags...)...)
+		args := append([]string{"preflight", "--kubeconfig=" + user.kubeconfig}, flags...)
+		preflight := exec.CommandContext(t.Context(), testcluster.Binary(t).Path, args...)
 		if printed, err := preflight.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, printed)
 		}

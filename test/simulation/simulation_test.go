@@ -35,7 +35,6 @@ var (
 	first   = flag.Bool("first", false, "end after the first seed that fails")
 	against = flag.Bool("upstream", false, "run kube-controller-manager's controllers in place of the product's")
 	only    = flag.String("only", "", "numbers of the operations of a seed that happen; all without it")
-	unmet   = flag.Uint64("unmet", 0, "print which branches of the controllers that many seeds do not meet")
 	follow  = flag.String("follow", "", "the hash of a history, which a failure prints: run a seed until it has that")
 	verbose = flag.Bool("history", false, "print the history of each seed, and what the processes log")
 )

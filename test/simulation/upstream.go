@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/keyutil"
@@ -26,15 +25,14 @@ const upstreamWorkers = 5
 
 // runUpstream is the part of kube-controller-manager v1.37 that this program replaces: it leads, and ends when it has
 // lost its Lease, as that program does.
-func runUpstream(ctx context.Context, config *rest.Config, name string) error {
-	config = rest.AddUserAgent(rest.CopyConfig(config), "kube-controller-manager")
-	made, err := kubernetes.NewForConfig(config)
+func runUpstream(ctx context.Context, c *client) error {
+	made, err := kubernetes.NewForConfig(config(c, "kube-controller-manager"))
 	if err != nil {
 		return err
 	}
 	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "kube-system", "kube-controller-manager",
 		made.CoreV1(), made.CoordinationV1(),
-		resourcelock.ResourceLockConfig{Identity: name})
+		resourcelock.ResourceLockConfig{Identity: c.name})
 	if err != nil {
 		return err
 	}
@@ -47,7 +45,7 @@ func runUpstream(ctx context.Context, config *rest.Config, name string) error {
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				working.Go(func() {
-					if err := leadUpstream(ctx, made, config.CAData); err != nil {
+					if err := leadUpstream(ctx, made); err != nil {
 						panic(err)
 					}
 				})
@@ -58,7 +56,7 @@ func runUpstream(ctx context.Context, config *rest.Config, name string) error {
 	return nil
 }
 
-func leadUpstream(ctx context.Context, client kubernetes.Interface, ca []byte) error {
+func leadUpstream(ctx context.Context, client kubernetes.Interface) error {
 	logger := klog.FromContext(ctx)
 	private, err := keyutil.ParsePrivateKeyPEM(testkeys.P256())
 	if err != nil {
@@ -71,7 +69,7 @@ func leadUpstream(ctx context.Context, client kubernetes.Interface, ca []byte) e
 	watched := informers.NewSharedInformerFactory(client, 12*time.Hour)
 	core := watched.Core().V1()
 	tokens, err := upstream.NewTokensController(logger, core.ServiceAccounts(), core.Secrets(), client,
-		upstream.TokensControllerOptions{TokenGenerator: generator, RootCA: ca})
+		upstream.TokensControllerOptions{TokenGenerator: generator, RootCA: rootCA()})
 	if err != nil {
 		return err
 	}
@@ -80,7 +78,7 @@ func leadUpstream(ctx context.Context, client kubernetes.Interface, ca []byte) e
 	if err != nil {
 		return err
 	}
-	publisher, err := rootcacertpublisher.NewPublisher(core.ConfigMaps(), core.Namespaces(), client, ca)
+	publisher, err := rootcacertpublisher.NewPublisher(core.ConfigMaps(), core.Namespaces(), client, rootCA())
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -188,7 +189,7 @@ func slowBody(ctx context.Context, port, size, sent int) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	part := append(attackReview("{")[:190], bytes.Repeat([]byte(" "), sent-190)...)
+	part := slices.Concat(attackReview("{")[:190], bytes.Repeat([]byte(" "), sent-190))
 	fmt.Fprintf(conn, "POST /mutate?timeout=10s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		size, part)
 	_, _ = io.Copy(io.Discard, conn) // until it is cut off

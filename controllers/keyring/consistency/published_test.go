@@ -154,11 +154,11 @@ func TestStand(t *testing.T) {
 			reason: "they are asked themselves", entries: []Entry{own}, hosts: map[string]Host{"cp-3": {APIServer: true}},
 		},
 		"revoked on another host": {
-			entries: []Entry{own, other}, revoked: revoked(b), want: []string{check.RevokedInFile}, blocks: check.Changes,
+			entries: []Entry{own, other}, revoked: revoked(b), want: []string{check.RevokedInFile}, blocks: check.Uses,
 		},
 		"all revoked": {
 			entries: []Entry{own}, revoked: revoked(a, c), signs: "-", want: []string{check.RevokedInFile, check.RingRevoked},
-			blocks: check.Changes | check.Signs | check.Reissues,
+			blocks: check.Uses | check.Signs | check.Reissues,
 		},
 		"no next key": {
 			entries: []Entry{entryOf("cp-2", "main", 7, a.As(signing.Active), retired(b), retired(c)), own},

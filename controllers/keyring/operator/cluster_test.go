@@ -117,7 +117,9 @@ func TestNamedAPIServers(t *testing.T) {
 		"that of --kubeconfig is": {urls: []string{"https://a", "https://b"}, want: "only 2 can be asked: not on cp-1, cp-2, cp-3"},
 		"one twice":               {urls: []string{"https://a", "https://b", "https://b/"}, want: "only 2 can be asked"},
 		"one is gone":             {urls: []string{"https://a", "https://b"}, without: []string{"cp-3"}},
-		"another one is":          {urls: []string{"https://10.0.0.1:1", "https://cp-3"}, without: []string{"cp-3"}, nodes: true, want: "not on cp-2"},
+		"another one is": {
+			urls: []string{"https://10.0.0.1:1", "https://cp-3"}, without: []string{"cp-3"}, nodes: true, want: "not on cp-2",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -55,29 +55,14 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 	stands := consistency.Stand(consistency.File{Host: o.Host, State: state, Err: fileErr}, published)
 	ids := options.IDs
 	if options.Active {
-		active, forks := stands.Active(), stands.Forks()
-		switch {
-		case fetchErr != nil || o.Cluster == nil:
-			return nil, fmt.Errorf("it is not known which key signs: %w", cmp.Or(fetchErr, errNoCluster))
-		case forks != nil:
-			return nil, &ring.Refusal{
-				Reason: fmt.Sprintf("rings are forked, and several keys sign, by host: %v", forks), Remedy: "name those that have leaked (keys revoke KEY-ID)",
-			}
-		case active != "" && stands.ByRevocation() && !stands.Lately(o.Clock.Now()):
-			return nil, &ring.Refusal{
-				Reason: fmt.Sprintf("nothing is revoked: key %s signs since another one was revoked, more than a day ago", active),
-				Remedy: "if it has leaked too: keys revoke " + active,
-			}
-		case active == "":
-			return nil, cmp.Or(fileErr, errors.New("no key signs: there is none left, or no key ring"))
-		case stands.ByRevocation():
-			notes = append(notes, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked; if it has leaked too: "+
-				"keys revoke %s",
-				active, active))
-		default:
-			ids = []string{active}
-			notes = append(notes, "the key that signs is "+active)
+		var note string
+		if fetchErr != nil {
+			return nil, fmt.Errorf("it is not known which key signs: %w", fetchErr)
 		}
+		if ids, note, err = o.activeKey(stands, fileErr); err != nil {
+			return nil, err
+		}
+		notes = append(notes, note)
 	}
 	gone, err := revocations(ids, state, published)
 	if err != nil {
@@ -114,6 +99,31 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 		err = fmt.Errorf("revoked, but: %w", err)
 	}
 	return append(notes, left...), err
+}
+
+// activeKey returns the key that --active is for, none if that signs because another one has just been revoked.
+func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids []string, note string, err error) {
+	active, forks := stands.Active(), stands.Forks()
+	switch {
+	case o.Cluster == nil:
+		return nil, "", fmt.Errorf("it is not known which key signs: %w", errNoCluster)
+	case forks != nil:
+		return nil, "", &ring.Refusal{
+			Reason: fmt.Sprintf("rings are forked, and several keys sign, by host: %v", forks),
+			Remedy: "name those that have leaked (keys revoke KEY-ID)",
+		}
+	case active == "":
+		return nil, "", cmp.Or(unknown, errors.New("no key signs: there is none left, or no key ring"))
+	case stands.ByRevocation() && !stands.Lately(o.Clock.Now()):
+		return nil, "", &ring.Refusal{
+			Reason: fmt.Sprintf("nothing is revoked: key %s signs since another one was revoked, more than a day ago", active),
+			Remedy: "if it has leaked too: keys revoke " + active,
+		}
+	case stands.ByRevocation():
+		return nil, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked; if it has leaked too: keys revoke %s",
+			active, active), nil
+	}
+	return []string{active}, "the key that signs is " + active, nil
 }
 
 // revocations returns the records of keys, of the file or of a published ring.
@@ -216,8 +226,8 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked []ring.Removed, wit
 		}
 		still := strings.Join(slices.Compact(names), ", ")
 		if !signer || o.Clock.Since(begun) > revokeWait || !o.sleep(ctx, nudgeInterval) {
-			return notes, errors.Join(fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export --kubeadm) and "+
-				"restart it; with the external signer, start our process on that host; then run the command again", still), unasked)
+			return notes, errors.Join(fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export "+
+				"--kubeadm) and restart it; with the external signer, start our process on that host; then run the command again", still), unasked)
 		}
 		o.progress("still accepted by "+still, 0)
 	}

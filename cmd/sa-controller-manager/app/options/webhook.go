@@ -103,7 +103,8 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 		"PEM `file` with the CAs of kube-apiserver's client certificate. With it, only clients with a certificate of one of these CAs may call "+
 			"the webhook; --webhook-client-allowed-names restricts them further.")
 	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames,
-		"Allowed common names of client certificates with --webhook-client-ca-file. Empty means any.")
+		"Allowed common names of client certificates with --webhook-client-ca-file. Empty means any: a CA with more users than "+
+			"kube-apiserver needs names, and only with them its connections are kept in a flood.")
 	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration),
 		"How the webhook is registered with kube-apiserver. \"none\": not by this process. \"url\", \"service\": the leader keeps the two "+
 			"webhook configurations, with a URL or a Service. \"static\": every replica keeps them as files for the kube-apiserver of its own host.")

@@ -107,7 +107,8 @@ func TestManagerReady(t *testing.T) {
 				client = fake.NewClientset(tc.pod)
 			}
 			c := Config{Node: "n", Client: client}
-			wantError(t, tc.reason, c.managerReady(&desired{manifest: []byte(manifest), own: component.OwnCommand([]byte(manifest))}, tc.query)(t.Context()), tc.want)
+			d := &desired{manifest: []byte(manifest), own: component.OwnCommand([]byte(manifest))}
+			wantError(t, tc.reason, c.managerReady(d, tc.query)(t.Context()), tc.want)
 		})
 	}
 }

@@ -180,12 +180,15 @@ func TestStaleAdmissionConfig(t *testing.T) {
 func TestDisk(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
-	for _, left := range []string{"manifests/.kube-apiserver.yaml-1", "patches/.kube-apiserver-sa-controller-manager+json.yaml-2", "backup/.record.json-3"} {
+	for _, left := range []string{
+		"manifests/.kube-apiserver.yaml-1", "patches/.kube-apiserver-sa-controller-manager+json.yaml-2", "backup/.record.json-3",
+	} {
 		p.write(t, left, nil)
 	}
 	p.config.DryRun = false
 	p.write(t, "full", nil)
-	s := step{name: "kube-apiserver", advice: "Look at the log of kube-apiserver", writes: []nodefile.Write{{Path: p.dir + "/full/x", After: []byte("x")}}}
+	s := step{name: "kube-apiserver", advice: "Look at the log of kube-apiserver"}
+	s.writes = []nodefile.Write{{Path: p.dir + "/full/x", After: []byte("x")}}
 	err := p.config.run(t.Context(), []step{s})
 	if err == nil || strings.Contains(err.Error(), "Look at the log") || !strings.Contains(err.Error(), p.dir+"/full") {
 		t.Errorf("%v", err)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -102,7 +103,7 @@ func (w *written) givesBack(s *step, o *observed) error {
 	if err != nil {
 		return err
 	}
-	s.notes = append(notes, problems...)
+	s.notes = slices.Concat(notes, problems)
 	s.advice = "Look at the log of " + s.name + " (crictl ps -a; crictl logs) and of the kubelet.\n" + again + "."
 	s.waits = []cli.Check{c.runs(s.name, m.Command())}
 	// Edits since the takeover become part of the backup, so that nothing is taken out of them twice.
@@ -141,7 +142,8 @@ func (c *Config) answers(context.Context) error {
 // wayBack offers to restore what kube-apiserver had, where it does not answer after a takeover that was interrupted.
 func (c *Config) wayBack(ctx context.Context, o *observed, silent error) error {
 	silent = fmt.Errorf("kube-apiserver does not answer: %w", silent)
-	if ctx.Err() != nil || c.Confirm != nil && !c.Confirm(ctx, silent.Error()+"\nA takeover has changed its manifest. Put the previous one back?") {
+	if ctx.Err() != nil || c.Confirm != nil && !c.Confirm(ctx,
+		silent.Error()+"\nA takeover has changed its manifest. Put the previous one back?") {
 		return fmt.Errorf("%w; kubeadm handback --steps=%s puts its previous manifest back", silent, StepAPIServer)
 	}
 	back := *c

@@ -22,7 +22,8 @@ func noteEarlier(o *observed, d *desired) string {
 	if len(early) == 0 || d.mode == registration.None {
 		return ""
 	}
-	return "These change Pods before our webhook gives them account, token and pull secrets (docs/comparison.md): " + strings.Join(early, ", ") + "."
+	return "These change Pods before our webhook gives them account, token and pull secrets (docs/comparison.md): " +
+		strings.Join(early, ", ") + "."
 }
 
 // checkInFlight returns a note if kube-apiserver may have more requests in flight than our webhook calls: it would

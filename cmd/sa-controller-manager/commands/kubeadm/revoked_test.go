@@ -41,7 +41,8 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 			}, want: "ROOT/etc/kubernetes/pki/sa.pub holds key " + rsa + ", which was revoked",
 		},
 		"NotExported": {
-			reason: "a second node, which has obeyed without a file changing", files: func(*testing.T, *rotated) {}, want: rsa + ", which was revoked",
+			reason: "a second node, which has obeyed without a file changing", files: func(*testing.T, *rotated) {},
+			want: rsa + ", which was revoked",
 		},
 		"PrivateKey": {
 			reason: "the leaked one would sign", remote: true, files: func(t *testing.T, p *rotated) {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -212,13 +213,14 @@ func (w *written) takes(s *step, before, after component.Files) error {
 		return err
 	}
 	if now, err := before.Parse(); err == nil && !now.Plain() && !bytes.Equal(before.Manifest, after.Manifest) {
-		s.notes = append(s.notes, "Its comments, quotes and order of keys are lost while it is taken over. The backup has them, and a handback restores it.")
+		s.notes = append(s.notes, "Its comments, quotes and order of keys are lost while it is taken over. "+
+			"The backup has them, and a handback restores it.")
 	}
 	record, err := w.next(after)
 	if err != nil {
 		return err
 	}
-	changes := append(s.writes, record...)
+	changes := slices.Concat(s.writes, record)
 	changes = nodefile.Append(changes, c.patch(after.Name), before.Patch, after.Patch)
 	changes = nodefile.Append(changes, c.manifest(after.Name), before.Manifest, after.Manifest)
 	s.writes = append(nodefile.Append(nil, c.backup(after.Name), before.Backup, after.Backup), changes...)

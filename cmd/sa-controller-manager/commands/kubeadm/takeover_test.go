@@ -364,8 +364,9 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	const (
 		record        = "backup/record.json"
-		apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml ~" + record + " +patches/kube-apiserver-sa-controller-manager+json.yaml ~" + apiServerFile
-		kcmAway       = "kube-controller-manager: +backup/kube-controller-manager.yaml +" + record +
+		apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml ~" + record +
+			" +patches/kube-apiserver-sa-controller-manager+json.yaml ~" + apiServerFile
+		kcmAway = "kube-controller-manager: +backup/kube-controller-manager.yaml +" + record +
 			" +patches/kube-controller-manager-sa-controller-manager+json.yaml ~" + kcmFile
 		apiServerBack = "kube-apiserver: ~" + apiServerFile + " -patches/kube-apiserver-sa-controller-manager+json.yaml ~" + record
 		kcmBack       = "kube-controller-manager: ~" + kcmFile + " -patches/kube-controller-manager-sa-controller-manager+json.yaml -" + record
@@ -393,7 +394,9 @@ func TestPlan(t *testing.T) {
 		"UpgradedWithoutPatches": {
 			reason: "the backup is that of the manifest which is replaced", in: 3,
 			prepare: func(t *testing.T, p *controlPlane) { p.write(t, apiServerFile, stock(t, "v1.34", component.APIServer)) },
-			want:    []string{"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + record + " ~" + apiServerFile},
+			want: []string{
+				"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + record + " ~" + apiServerFile,
+			},
 		},
 		"ThePatchIsGone": {
 			in: 3, prepare: func(t *testing.T, p *controlPlane) {

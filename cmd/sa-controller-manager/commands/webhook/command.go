@@ -123,7 +123,7 @@ func switches() []onOff {
 			done: "The webhook is registered again: " + registration.Name + ", the\n" +
 				"MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, no longer has\n" +
 				registration.Annotation + "=" + registration.AnnotationOff + ". kube-apiserver calls it, and the policy for Pods\n" +
-				"(" + podpolicy.Name + ") refuses those without an account again.\n",
+				"(" + podpolicy.Name + "), where it is installed, refuses those without an account again.\n",
 		},
 	}
 }
@@ -157,8 +157,8 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 				if connected, err = client(&o); err != nil {
 					return err
 				}
-			} else if _, err = os.Stat(dir); err != nil {
-				return fmt.Errorf("--%s: %w", options.StaticDirFlag, err)
+			} else if _, err = os.Stat(registration.StaticDirs(dir)[0]); err != nil {
+				return fmt.Errorf("--%s is not the manager's, which has %q: %w", options.StaticDirFlag, registration.StaticPaths(dir)[1:], err)
 			}
 			cli.WritesTo(cmd.ErrOrStderr(), &o)
 			if s.asks != "" && !yes && !o.DryRun {

@@ -124,6 +124,7 @@ func TestDryRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	testutil.Must(t, os.WriteFile(registration.StaticOffPath(dir), nil, 0o600))
+	testutil.Must(t, os.Mkdir(registration.StaticDirs(dir)[0], 0o755))
 	for _, step := range []struct {
 		args []string
 		want string
@@ -264,8 +265,16 @@ func TestUnregisterOnAHost(t *testing.T) {
 	if _, err := os.Stat(registration.StaticOffPath(dir)); !os.IsNotExist(err) {
 		t.Errorf("it is still off, or %v", err)
 	}
-	if got := clitest.Run(t, NewCommand(cli.Connect, nil), "register", "--static-registration-dir="+dir+"/none"); got.Code != 1 {
-		t.Errorf("a directory that does not exist: %+v", got)
+	for _, wrong := range []string{dir + "/none", dir + "/mutating", t.TempDir()} {
+		for _, command := range []string{"register", "unregister"} {
+			got := clitest.Run(t, NewCommand(cli.Connect, nil), command, "--static-registration-dir="+wrong)
+			if got.Code != 1 || !strings.Contains(got.Stderr, wrong+"/mutating/sa-controller-manager.yaml") {
+				t.Errorf("%s in the wrong directory: %+v", command, got)
+			}
+			if _, err := os.Stat(registration.StaticOffPath(wrong)); !os.IsNotExist(err) {
+				t.Errorf("%s has written into the wrong directory, or %v", command, err)
+			}
+		}
 	}
 }
 

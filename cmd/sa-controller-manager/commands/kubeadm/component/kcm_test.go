@@ -153,8 +153,9 @@ func TestNowhere(t *testing.T) {
 		"KeyRing": {args: []string{"--service-account-private-key-file=", "--service-account-key-ring=/etc/kubernetes/pki/ring"}},
 		"TokenControllerOff": {
 			reason: "kube-controller-manager runs it whenever it has a key",
-			args:   []string{theKey, "--controllers=*,-serviceaccount-token-controller"}, kcm: []string{"--controllers=*,-serviceaccount-token-controller"},
-			want: "serviceaccount-token-controller runs in kube-controller-manager",
+			args:   []string{theKey, "--controllers=*,-serviceaccount-token-controller"},
+			kcm:    []string{"--controllers=*,-serviceaccount-token-controller"},
+			want:   "serviceaccount-token-controller runs in kube-controller-manager",
 		},
 		"TokenControllerNotNamed": {
 			reason: "nor does an allow-list matter", args: []string{"--service-account-private-key-file="},

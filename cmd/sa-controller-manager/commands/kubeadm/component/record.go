@@ -94,7 +94,7 @@ func at(list string, i int) string { return list + "/" + strconv.Itoa(i) }
 // patch returns the changes. What it adds does not depend on the rest of the command. A JSON patch removes by
 // position, so a test precedes each removal: if a new kubeadm renders another order, its upgrade fails before
 // it changes anything.
-func (t Taken) patch() (operations []staticpod.Operation) {
+func (t *Taken) patch() (operations []staticpod.Operation) {
 	operations = []staticpod.Operation{}
 	for _, line := range slices.Backward(t.Removed) {
 		operations = append(operations, staticpod.Operation{Op: "test", Path: at(commandPath, line.At), Value: line.Text},
@@ -170,7 +170,7 @@ func (f Files) Restart(value string) (Files, error) {
 }
 
 // undo returns the patch that takes out of a manifest what is left of the changes.
-func (t Taken) undo(m *staticpod.Manifest) []staticpod.Operation {
+func (t *Taken) undo(m *staticpod.Manifest) []staticpod.Operation {
 	operations := annotation(m, "")
 	before := m.Command()
 	if command := t.undone(before); !slices.Equal(command, before) {
@@ -193,7 +193,7 @@ func (t Taken) undo(m *staticpod.Manifest) []staticpod.Operation {
 }
 
 // undone returns a command without the lines, and with what was removed if our process has signed.
-func (t Taken) undone(command staticpod.Command) staticpod.Command {
+func (t *Taken) undone(command staticpod.Command) staticpod.Command {
 	signed := false
 	for _, line := range t.Lines {
 		var found bool

@@ -149,7 +149,10 @@ func TestEnsureRefuses(t *testing.T) {
 			"-----END RSA PRIVATE KEY-----\n"
 	)
 	// It signs as little as one that is elsewhere.
-	encrypted := []string{"ca.key is encrypted, and in the clear the key of the cluster's CA is not here; write a kubeconfig of your own to ", "identity/kubeconfig"}
+	encrypted := []string{
+		"ca.key is encrypted, and in the clear the key of the cluster's CA is not here; write a kubeconfig of your own to ",
+		"identity/kubeconfig",
+	}
 	cases := map[string]struct {
 		change change
 		want   []string

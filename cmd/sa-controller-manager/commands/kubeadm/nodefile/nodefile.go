@@ -28,8 +28,6 @@ import (
 type Write struct {
 	Path          string
 	Before, After []byte
-	// Secret keeps the content from being printed.
-	Secret bool
 }
 
 // Append appends a write unless it would change nothing.
@@ -43,7 +41,7 @@ func Append(writes []Write, path string, before, after []byte) []Write {
 // Reverse returns the writes that undo others.
 func Reverse(writes []Write) (reversed []Write) {
 	for _, w := range slices.Backward(writes) {
-		reversed = append(reversed, Write{Path: w.Path, Before: w.After, After: w.Before, Secret: w.Secret})
+		reversed = append(reversed, Write{Path: w.Path, Before: w.After, After: w.Before})
 	}
 	return reversed
 }
@@ -95,9 +93,6 @@ const devNull = "/dev/null"
 
 // Diff returns a unified diff.
 func (w Write) Diff() string {
-	if w.Secret {
-		return fmt.Sprintf("%s is written, with a private key.\n", w.Path)
-	}
 	from, to := w.Path, w.Path
 	if w.Before == nil {
 		from = devNull

@@ -34,8 +34,9 @@ func TestApply(t *testing.T) {
 		"Add":     {before: plain, patch: []Operation{add}, want: strings.Replace(plain, "--two=2\n", "--two=2\n    - --three=<&>é\n", 1)},
 		"HandWritten": {
 			reason: "it is printed as kubeadm does", patch: []Operation{{Op: "remove", Path: "/spec/containers/0/command/1"}},
-			before: "spec: {containers: [{image: &i 'example.org/program', command: [program, --one=1, \"--two=2\"]}]} # c\r\nkind: Pod\r\napiVersion: v1\r\n",
-			want:   strings.Replace(plain, "    - --one=1\n", "", 1),
+			before: "spec: {containers: [{image: &i 'example.org/program', command: [program, --one=1, \"--two=2\"]}]} # c\r\n" +
+				"kind: Pod\r\napiVersion: v1\r\n",
+			want: strings.Replace(plain, "    - --one=1\n", "", 1),
 		},
 		"UnknownFields": {
 			reason: "of a newer Kubernetes", before: plain + "    newField: 1\n", patch: []Operation{add}, refused: "",
@@ -45,7 +46,9 @@ func TestApply(t *testing.T) {
 			before: plain, patch: []Operation{{Op: "add", Path: "/spec/volumes/0", Value: map[string]any{"name": "x"}}},
 			refused: "it lacks what is to be changed: ",
 		},
-		"NoFlag": {before: plain, patch: []Operation{{Op: "add", Path: "/spec/containers/0/command/-", Value: "two"}}, refused: "which is no flag"},
+		"NoFlag": {
+			before: plain, refused: "which is no flag", patch: []Operation{{Op: "add", Path: "/spec/containers/0/command/-", Value: "two"}},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +94,7 @@ func TestParseRefuses(t *testing.T) {
 		"EndOfFlags":    {command("\n    - program\n    - --\n"), `the string "--", which is no flag`},
 		"Number":        {command("\n    - program\n    - 1\n"), "it is not a Pod"},
 		"Nested":        {command("\n    - program\n    - [--x=1]\n"), "it is not a Pod"},
-		"CutInCommand":  {"kind: Pod\nspec:\n  containers:\n  - command:\n    - program\n    - --x=", "its container has no image; the file may be cut off"},
+		"CutInCommand":  {"kind: Pod\nspec:\n  containers:\n  - command:\n    - program\n    - --x=", "has no image; the file may be cut off"},
 		"CutInVolumes":  {plain + "    volumeMounts:\n    - mountPath: /a\n      name: a\n", "it has no volume a"},
 	}
 	for name, tc := range cases {

@@ -34,7 +34,8 @@ type Finding struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	// Why is what has shown it, such as the answer of kube-apiserver.
-	Why  string `json:"why,omitempty"`
+	Why string `json:"why,omitempty"`
+	// Host is the one that it is about, if it is about one alone.
 	Host string `json:"host,omitempty"`
 	// Since is when it was first found, if that is known.
 	Since time.Time `json:"since,omitzero"`
@@ -141,7 +142,7 @@ func Print(w io.Writer, findings []Finding, columns int) {
 		}
 		fmt.Fprintf(w, "\n%s\n", printers.Fold(title+f.text(), 3, columns))
 		for _, line := range [][2]string{
-			{"where:  ", printers.Shorten(f.Objects, len(f.Objects))}, {"since:  ", since}, {"costs:  ", f.Cost}, {"remedy: ", f.Remedy},
+			{"host:   ", f.Host}, {"where:  ", printers.Shorten(f.Objects, len(f.Objects))}, {"since:  ", since}, {"costs:  ", f.Cost}, {"remedy: ", f.Remedy},
 		} {
 			if line[1] != "" {
 				fmt.Fprintln(w, printers.Fold("   "+line[0]+line[1], 11, columns))

@@ -69,8 +69,10 @@ func TestDoctor(t *testing.T) {
 	}
 	noSecrets(t, got[0].printed+got[2].printed)
 
-	shell.must(t, "sa-controller-manager webhook register --kubeconfig=\"$KUBECONFIG\"", "kubectl apply -k "+permissions)
-	startManager(t, cluster, flags)
+	shell.must(t, "kubectl apply -k "+permissions)
+	second := runManager(t, cluster, flags)
+	shell.must(t, "sa-controller-manager webhook register --kubeconfig=\"$KUBECONFIG\"") // waits for the leader
+	ready(t, second, `state="registered"`)
 	shell.must(t, "kubectl wait --for=delete --timeout=90s -n shop secret/stray",
 		"timeout 60 bash -c 'until kubectl -n shop get configmap kube-root-ca.crt -o yaml | grep -q BEGIN; do sleep 1; done'")
 	healthy(t, shell, doctor)

@@ -22,7 +22,6 @@ import (
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
-	"sa-controller-manager/signing/ring"
 )
 
 // probeSeconds is the lifetime of the token: the shortest that kube-apiserver issues.
@@ -39,11 +38,6 @@ var (
 		Code: "secret-key-unknown", Message: "kube-apiserver does not know key {key} of tokens in Secrets", Cost: "it refuses them",
 		Remedy: "give every kube-apiserver the public key again with --service-account-key-file, and restart it. " +
 			"If the key was removed on purpose, create new Secrets in place of these",
-	}
-	notAsked = check.Fact{
-		Code: check.APIServerNotAsked, Message: "not every kube-apiserver could be asked", Cost: "one may refuse tokens unseen",
-		Remedy: "run doctor where the addresses behind the Service default/kubernetes can be reached; keys forget NAME{flags} if a host is " +
-			"gone for good",
 	}
 )
 
@@ -143,14 +137,11 @@ func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err 
 		return found, err
 	}
 	if err := servers.Find(ctx, rings.APIServers()); err != nil {
-		why := err.Error()
-		if refusal, ok := errors.AsType[*ring.Refusal](err); ok {
-			why = refusal.Reason // its remedy is for "keys"
-		}
+		unasked := operator.Unasked(err)
 		if installed, err := c.installed(ctx); err == nil && !installed {
-			return check.Skip(why), nil
+			return check.Skip(unasked.Message), nil
 		}
-		found.Findings = append(found.Findings, notAsked.Found().Because(why))
+		found.Findings = append(found.Findings, unasked)
 	}
 	for _, fact := range servers.Accepting(ctx, rings.Removed, false) {
 		found.Findings = append(found.Findings, fact.Finding)

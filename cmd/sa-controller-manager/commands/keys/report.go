@@ -77,10 +77,12 @@ func newReport(ctx context.Context, o *operator.Operator, flags string) (*Report
 		}
 		report.Keys = append(report.Keys, line)
 	}
-	if o.Cluster == nil {
-		return report, nil
+	var err error
+	if o.Cluster != nil {
+		err = report.ask(ctx, o, state, unreadable)
 	}
-	return report, report.ask(ctx, o, state, unreadable)
+	check.WithFlags(report.Findings, flags)
+	return report, err
 }
 
 var notAsked = check.Fact{
@@ -101,7 +103,7 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	}
 	r.Findings = append(r.Findings, stands.Findings(o.Clock.Now())...)
 	if err := cluster.Find(ctx, rings.APIServers()); err != nil {
-		r.Findings = append(r.Findings, check.Finding{Code: check.APIServerNotAsked, Message: err.Error()})
+		r.Findings = append(r.Findings, operator.Unasked(err))
 	}
 	for _, fact := range cluster.Accepting(ctx, ring.Union(rings.Removed, state.Revoked), false) {
 		r.Findings = append(r.Findings, fact.Finding)

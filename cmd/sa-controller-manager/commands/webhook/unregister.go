@@ -41,7 +41,7 @@ const (
 
 // notCalled returns nil once kube-apiserver does not call the webhook, as a Pod with dryRun shows. What
 // else refuses the Pod shows nothing.
-func notCalled(ctx context.Context, client kubernetes.Interface) error {
+func notCalled(ctx context.Context, client kubernetes.Interface, _ string) error {
 	err := cli.Await{Clock: clock.RealClock{}, Timeout: followDelay}.Until(ctx, func(ctx context.Context) error {
 		_, called, err := registration.TryPod(ctx, client, metav1.NamespaceSystem)
 		if registration.Concerns(err) {
@@ -60,18 +60,19 @@ func notCalled(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// calledAgain returns nil once kube-apiserver calls the webhook, and it gives a Pod its account.
-func calledAgain(ctx context.Context, client kubernetes.Interface) error {
+// calledAgain returns nil once kube-apiserver calls the webhook, and it gives a Pod its account. flags lead a command to
+// that cluster.
+func calledAgain(ctx context.Context, client kubernetes.Interface, flags string) error {
 	err := cli.Await{Clock: clock.RealClock{}, Timeout: proofDelay}.Until(ctx, func(ctx context.Context) error {
 		found, err := registration.Inspect(ctx, client)
 		if err != nil {
 			return err
 		}
-		if err := check.Error(registration.Findings(found), ""); err != nil {
+		if err := check.Error(registration.Findings(found), flags); err != nil {
 			return err
 		}
 		_, findings, err := trial.Run(ctx, client, metav1.NamespaceSystem, true, serviceaccount.Config{})
-		return cmp.Or(err, check.Error(findings, ""))
+		return cmp.Or(err, check.Error(findings, flags))
 	})
 	if err != nil {
 		return fmt.Errorf("the leader may register the webhook again, but yet %w\n"+

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/admission/earlier"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -96,7 +97,7 @@ func badRegistration(c *cluster, registered []registration.Inspected) []finding 
 
 // earlier finds policies and webhooks of others that change Pods before our webhook does.
 func (c *cluster) earlier(ctx context.Context, fromFiles bool) ([]finding, error) {
-	names, err := registration.Earlier(ctx, c.Client, fromFiles)
+	names, err := earlier.Changers(ctx, c.Client, fromFiles)
 	return about(names, "webhook-before-ours",
 		"policies and webhooks that change new Pods before our webhook: they see Pods without account, token and pull secrets",
 		"have a webhook sort after "+registration.Name+"; write a policy so that it needs none of these (docs/comparison.md)"), err

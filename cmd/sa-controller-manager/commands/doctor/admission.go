@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 
+	"sa-controller-manager/admission/earlier"
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/trial"
@@ -32,7 +33,7 @@ func (c *cluster) checkWebhook(ctx context.Context) (check.Result, error) {
 	var early []string
 	if bound || tried.called {
 		var unlisted error
-		early, unlisted = registration.Earlier(ctx, c.Client, !bound)
+		early, unlisted = earlier.Changers(ctx, c.Client, !bound)
 		err = errors.Join(err, unlisted)
 	}
 	found := check.Result{

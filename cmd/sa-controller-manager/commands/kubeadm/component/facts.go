@@ -30,6 +30,12 @@ var (
 		Remedy: "have a replica lead, without these names in its --controllers; or remove them from --controllers of " +
 			"kube-controller-manager",
 	}
+	// AdmissionConfigChanged is found on the host alone, by the files there.
+	AdmissionConfigChanged = check.Fact{
+		Code: "admission-config-changed", Message: "kube-apiserver does not have the operator's admission configuration as it is now",
+		Cost:   "what was changed in it has no effect",
+		Remedy: "on that node: sa-controller-manager kubeadm handback --steps=kube-apiserver, then kubeadm takeover with the flags of the first one",
+	}
 	byURL = check.Fact{
 		Code: "registered-by-url", Message: "the webhook is in the API although kube-apiserver could read it from files",
 		Cost: "clients of the API can delete it", Remedy: "on that node: sa-controller-manager kubeadm handback, then kubeadm takeover " +

@@ -74,7 +74,7 @@ func Run(ctx context.Context, client kubernetes.Interface, namespace string, bou
 		}
 		wantsToken = ptr.Deref(account.AutomountServiceAccountToken, true)
 	}
-	what := ""
+	var what string
 	switch {
 	case pod.Spec.ServiceAccountName == "":
 		what = "account"

@@ -148,7 +148,8 @@ func (p *Published) TrustBundles(ctx context.Context, client kubernetes.Interfac
 			foreign = append(foreign, all[i])
 		}
 	}
-	found := check.Result{Findings: bundleForeign.Found().About(foreign), Note: fmt.Sprintf("bundles: %d, compared with %s", len(all), p.Source)}
+	note := fmt.Sprintf("bundles: %d, compared with %s", len(all), p.Source)
+	found := check.Result{Findings: bundleForeign.Found().About(foreign), Note: note}
 	if !right {
 		wrong := bundleDiffers.Found("{source}", p.Source)
 		wrong.Objects = all

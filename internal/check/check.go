@@ -142,7 +142,8 @@ func Print(w io.Writer, findings []Finding, columns int) {
 		}
 		fmt.Fprintf(w, "\n%s\n", printers.Fold(title+f.text(), 3, columns))
 		for _, line := range [][2]string{
-			{"host:   ", f.Host}, {"where:  ", printers.Shorten(f.Objects, len(f.Objects))}, {"since:  ", since}, {"costs:  ", f.Cost}, {"remedy: ", f.Remedy},
+			{"host:   ", f.Host}, {"where:  ", printers.Shorten(f.Objects, len(f.Objects))}, {"since:  ", since},
+			{"costs:  ", f.Cost}, {"remedy: ", f.Remedy},
 		} {
 			if line[1] != "" {
 				fmt.Fprintln(w, printers.Fold("   "+line[0]+line[1], 11, columns))

@@ -24,14 +24,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/internal/reconcile"
 )
@@ -181,12 +179,4 @@ func newLock(ctx context.Context, config *Config) (resourcelock.Interface, error
 	klog.FromContext(ctx).V(2).Info("Waiting to become the leader",
 		"identity", identity, "lease", klog.KRef(config.ResourceNamespace, config.ResourceName))
 	return lock, nil
-}
-
-// Held reports whether a process holds the Lease, which may be nil.
-func Held(lease *coordinationv1.Lease, now time.Time) bool {
-	if lease == nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" || lease.Spec.RenewTime == nil {
-		return false
-	}
-	return now.Before(lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second))
 }

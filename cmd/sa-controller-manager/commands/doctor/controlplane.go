@@ -16,7 +16,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/check"
-	"sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/manifests"
 )
 
@@ -73,5 +72,5 @@ func (c *cluster) checkControlPlane(ctx context.Context) (check.Result, error) {
 	if err != nil {
 		return check.Result{}, fmt.Errorf("list the Pods of kube-system: %w", err)
 	}
-	return component.Findings(pods.Items, registration.Bound(registered), leaderelection.Held(lease, c.Clock.Now())), nil
+	return component.Findings(pods.Items, registration.Bound(registered), lease, c.Clock.Now()), nil
 }

@@ -17,7 +17,6 @@ import (
 
 func TestPodPolicy(t *testing.T) {
 	t.Parallel()
-	const effect = ", so that Pods without an account are admitted while the webhook is away"
 	policy, binding := podpolicytest.Policy(), podpolicytest.Binding
 	with := func(objects ...runtime.Object) []runtime.Object {
 		return append(objects, podpolicytest.Objects(podpolicy.Completion)...)

@@ -111,7 +111,8 @@ func (c *Config) unbind(ctx context.Context) error {
 		return nil //nolint:nilerr // it binds nothing
 	}
 	if err := registration.Unregister(ctx, c.Client); err != nil {
-		return fmt.Errorf("the webhook is bound, and could not be unregistered: %w; run: sa-controller-manager webhook unregister"+adminFlags, err)
+		return fmt.Errorf("the webhook is bound, and could not be unregistered: %w; run: sa-controller-manager webhook unregister"+
+			adminFlags, err)
 	}
 	return errors.New("the webhook was bound, and is unregistered again; sa-controller-manager webhook register lets it in")
 }

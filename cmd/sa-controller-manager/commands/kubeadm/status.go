@@ -22,7 +22,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/check"
-	"sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/printers"
 )
 
@@ -173,7 +172,7 @@ func (c *Config) askPods(ctx context.Context, s *status) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read the Lease: %w", err)
 	}
-	found := component.Findings(pods.Items, registration.Bound(registered), err == nil && leaderelection.Held(lease, c.Clock.Now()))
+	found := component.Findings(pods.Items, registration.Bound(registered), lease, c.Clock.Now())
 	s.Findings = append(s.Findings, check.WithFlags(found.Findings, adminFlags)...)
 	for i := range pods.Items {
 		server := &pods.Items[i]

@@ -5,8 +5,11 @@ package component
 
 import (
 	"fmt"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/internal/check"
@@ -34,7 +37,8 @@ var (
 	AdmissionConfigChanged = check.Fact{
 		Code: "admission-config-changed", Message: "kube-apiserver does not have the operator's admission configuration as it is now",
 		Cost:   "what was changed in it has no effect",
-		Remedy: "on that node: sa-controller-manager kubeadm handback --steps=kube-apiserver, then kubeadm takeover with the flags of the first one",
+		Remedy: "on that node: sa-controller-manager kubeadm handback --steps=kube-apiserver, then kubeadm takeover " +
+			"with the flags of the first one",
 	}
 	byURL = check.Fact{
 		Code: "registered-by-url", Message: "the webhook is in the API although kube-apiserver could read it from files",
@@ -44,8 +48,10 @@ var (
 )
 
 // Findings finds what "kubeadm upgrade" without our patches has reset, and controllers that run nowhere, by the mirror
-// pods. bound says that the API binds the webhook, and leads that a replica of ours leads.
-func Findings(pods []corev1.Pod, bound, leads bool) check.Result {
+// pods. bound says that the API binds the webhook, and lease, which may be nil, who leads.
+func Findings(pods []corev1.Pod, bound bool, lease *coordinationv1.Lease, now time.Time) check.Result {
+	leads := lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") != "" && lease.Spec.RenewTime != nil &&
+		now.Before(lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second))
 	servers, managers, count := Stock(pods)
 	findings := runNowhere.Found().About(RunNowhere(pods, leads))
 	switch {

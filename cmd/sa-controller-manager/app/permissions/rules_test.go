@@ -76,12 +76,10 @@ func TestRulesFollowFlags(t *testing.T) {
 		"NoLeader": {"there is no Lease", func(o *options.Options) { o.LeaderElection.LeaderElect = false }, []string{
 			"create leases.coordination.k8s.io in kube-system", "get leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
-			"watch leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
 		"OtherLease": {"its own name is asked for", func(o *options.Options) { o.LeaderElection.ResourceName = "other" }, []string{
 			"get leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
-			"watch leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
 	}
 	for name, tc := range cases {

@@ -36,7 +36,7 @@ var (
 	// AdmissionConfigChanged is found on the host alone, by the files there.
 	AdmissionConfigChanged = check.Fact{
 		Code: "admission-config-changed", Message: "kube-apiserver does not have the operator's admission configuration as it is now",
-		Cost:   "what was changed in it has no effect",
+		Cost: "what was changed in it has no effect",
 		Remedy: "on that node: sa-controller-manager kubeadm handback --steps=kube-apiserver, then kubeadm takeover " +
 			"with the flags of the first one",
 	}

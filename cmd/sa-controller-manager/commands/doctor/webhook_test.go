@@ -147,7 +147,8 @@ func TestWebhook(t *testing.T) {
 		},
 		"Off": {
 			reason: "switched off", objects: off, change: admits(nil, true, true, true),
-			want: []string{"registration-off: the annotation sa-controller-manager/registration=off is on the MutatingWebhookConfiguration 00-sa-controller-manager"},
+			want: []string{"registration-off: the annotation sa-controller-manager/registration=off is on the MutatingWebhookConfiguration " +
+				"00-sa-controller-manager"},
 		},
 		"Half": {
 			reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true),
@@ -159,6 +160,7 @@ func TestWebhook(t *testing.T) {
 		},
 		"FoundAndUnknown": {reason: "a failure does not hide what was found", objects: off,
 			change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota",
-			want: []string{"registration-off: the annotation sa-controller-manager/registration=off is on the MutatingWebhookConfiguration 00-sa-controller-manager"}},
+			want: []string{"registration-off: the annotation sa-controller-manager/registration=off is on the MutatingWebhookConfiguration " +
+				"00-sa-controller-manager"}},
 	})
 }

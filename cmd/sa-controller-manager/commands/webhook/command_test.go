@@ -213,10 +213,10 @@ func TestRegisterWaits(t *testing.T) {
 		called, named bool
 		want          string // the reason on standard error, "" for success
 	}{
-		"Called":     {reason: "by files, say", objects: clitest.Configurations(off, 0), called: true, named: true},
-		"NotCalled":  {reason: "no leader", objects: clitest.Configurations(off, 0), named: true, 
+		"Called": {reason: "by files, say", objects: clitest.Configurations(off, 0), called: true, named: true},
+		"NotCalled": {reason: "no leader", objects: clitest.Configurations(off, 0), named: true,
 			want: "admits Pods without calling the registered webhook"},
-		"NotBound":   {reason: "only the probe is", objects: staged, called: true, named: true,
+		"NotBound": {reason: "only the probe is", objects: staged, called: true, named: true,
 			want: "the webhook is not registered, and is to be"},
 		"NoAccounts": {reason: "its plugin is off", objects: clitest.Configurations(off, 0), called: true,
 			want: "a new Pod gets no account: kube-apiserver calls the webhook"},

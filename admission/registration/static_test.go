@@ -378,7 +378,7 @@ func TestStaticProofExpires(t *testing.T) {
 }
 
 // TestStaticRepairs: what another process does to a bound file is repaired, a removal after one proof.
-// TestStaticFight: whoever rewrites a file again and again costs a bounded number of writes, as in the API.
+// TestStaticFight: a client that rewrites a file again and again costs a bounded number of writes, as in the API.
 func TestStaticFight(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
 		s := h.run()

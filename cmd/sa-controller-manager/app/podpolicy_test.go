@@ -37,8 +37,9 @@ func TestPodPolicyDetail(t *testing.T) {
 			objects: append([]runtime.Object{policy, binding(admissionregistrationv1.Warn)}, completion...),
 			want:    "its spec.validationActions is [Warn], want [Deny]",
 		},
-		"NoCompletion": {objects: []runtime.Object{policy, deny}, want: "finding completion-missing: the policy sa-controller-manager-completion is missing"},
-		"Secret":       {flags: []string{"--pod-token=secret"}, objects: []runtime.Object{policy, deny}},
+		"NoCompletion": {objects: []runtime.Object{policy, deny}, want: "finding completion-missing: the policy " +
+			"sa-controller-manager-completion is missing"},
+		"Secret": {flags: []string{"--pod-token=secret"}, objects: []runtime.Object{policy, deny}},
 		"SecretAndCompletion": {
 			flags: []string{"--pod-token=secret"}, objects: both, want: "ordinary Pods are completed in another way than by our plugin",
 		},

@@ -76,8 +76,9 @@ func TestKeys(t *testing.T) {
 		"None": {
 			reason: "nothing to compare", skipped: "no --service-account-private-key-file, --service-account-key-ring or --service-account-key-file",
 		},
-		"Known":   {reason: "kube-apiserver may have more", change: files("known")},
-		"Strange": {reason: "tokens are refused", change: files("known", "mine"), want: []string{"key-not-accepted: it lacks the key of --service-account-key-file=mine.pem"}},
+		"Known": {reason: "kube-apiserver may have more", change: files("known")},
+		"Strange": {reason: "tokens are refused", change: files("known", "mine"), want: []string{"key-not-accepted: it lacks the key " +
+			"of --service-account-key-file=mine.pem"}},
 	})
 }
 
@@ -150,7 +151,9 @@ func TestPermissions(t *testing.T) {
 			reason: "the subject of the binding", change: bound(granting("system:serviceaccount:ours:manager")),
 		},
 		"Missing": {reason: "each one is named, with a part that needs it",
-			change: granting("system:sa-controller-manager", "patch secrets", "update leases"), want: []string{"permissions-missing: patch secrets (token), update leases.coordination.k8s.io/sa-controller-manager in kube-system (leader-election)"}},
+			change: granting("system:sa-controller-manager", "patch secrets", "update leases"),
+			want: []string{"permissions-missing: patch secrets (token), update leases.coordination.k8s.io/sa-controller-manager in " +
+				"kube-system (leader-election)"}},
 		"Down": {
 			reason: "an error is no finding", change: failing("create", "subjectaccessreviews"), wantErr: "permissions could not be checked",
 		},

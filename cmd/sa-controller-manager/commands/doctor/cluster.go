@@ -176,7 +176,8 @@ func (c *cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
 		err = paging.Each(ctx, "token Secrets", list, options, func(page *corev1.SecretList) error {
 			for i := range page.Items {
 				one := &page.Items[i]
-				secrets = append(secrets, tokenSecret{tokensecrets.Observe(one), rootca.CertificatesOf(string(one.Data[corev1.ServiceAccountRootCAKey]))})
+				secrets = append(secrets, tokenSecret{tokensecrets.Observe(one),
+					rootca.CertificatesOf(string(one.Data[corev1.ServiceAccountRootCAKey]))})
 			}
 			return nil
 		})

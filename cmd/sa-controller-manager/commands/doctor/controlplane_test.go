@@ -79,7 +79,8 @@ func TestControlPlane(t *testing.T) {
 		},
 		"Manager": {
 			reason: "both would write", objects: []runtime.Object{kcm}, change: leasing("a", time.Second),
-			want: []string{"controller-manager-stock: kube-controller-manager-cp (root-ca-certificate-publisher-controller, legacy-serviceaccount-token-cleaner-controller, serviceaccount-token-controller)"},
+			want: []string{"controller-manager-stock: kube-controller-manager-cp (root-ca-certificate-publisher-controller, " +
+				"legacy-serviceaccount-token-cleaner-controller, serviceaccount-token-controller)"},
 		},
 		"FromFiles": {
 			reason:  "the takeover has reached both",

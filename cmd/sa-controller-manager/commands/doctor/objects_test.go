@@ -123,7 +123,8 @@ func TestNamespaces(t *testing.T) {
 		"None": {
 			reason: "nothing to look at", change: answering("namespaces", &corev1.NamespaceList{}), skipped: "no namespaces older than 1m0s",
 		},
-		"Bare":   {reason: "no controller has reached it", change: adding(aged("bare")), want: []string{"no-default-account: bare", "no-root-ca: bare"}},
+		"Bare": {reason: "no controller has reached it", change: adding(aged("bare")), want: []string{"no-default-account: bare",
+			"no-root-ca: bare"}},
 		"Spared": {reason: "too young, or being deleted", change: adding(aged("young", young), aged("leaving", leaving))},
 		"Drifted": {
 			reason: "it differs", change: adding(aged("x"), object(account("x", "default")), object(rootCA("x", strangePEM))),
@@ -164,7 +165,8 @@ func TestTrustBundle(t *testing.T) {
 			reason: "as after an upgrade that gave KCM its controller again", change: having(stranger),
 			want: []string{"trust-bundle-differs: " + name(stranger) + " of kube-controller-manager"},
 		},
-		"Foreign": {reason: "Pods trust it", change: having(trustBundle(ours, rootPEM), foreign), want: []string{"trust-bundle-foreign: " + name(foreign) + " of other"}},
+		"Foreign": {reason: "Pods trust it", change: having(trustBundle(ours, rootPEM), foreign),
+			want: []string{"trust-bundle-foreign: " + name(foreign) + " of other"}},
 		"NotServed": {
 			reason: "Kubernetes before 1.37", skipped: "kube-apiserver does not serve ClusterTrustBundles in v1",
 			change: func(_ *testing.T, _ *cluster, client *fake.Clientset) {

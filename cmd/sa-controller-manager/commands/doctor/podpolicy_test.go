@@ -33,7 +33,8 @@ func TestPodPolicy(t *testing.T) {
 		},
 		"Warns": {
 			reason: "the webhook was unregistered", objects: with(policy, binding(admissionregistrationv1.Warn)),
-			want: []string{"policy-missing: the ValidatingAdmissionPolicyBinding sa-controller-manager-pods is not that of this version: its spec.validationActions is [Warn], want [Deny]"},
+			want: []string{"policy-missing: the ValidatingAdmissionPolicyBinding sa-controller-manager-pods is not that of this version: " +
+				"its spec.validationActions is [Warn], want [Deny]"},
 		},
 		"NoCompletion": {
 			reason: "a failure of ours refuses all Pods", objects: []runtime.Object{policy, binding(admissionregistrationv1.Deny)},

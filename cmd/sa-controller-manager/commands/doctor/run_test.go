@@ -28,7 +28,8 @@ func TestRun(t *testing.T) {
 				return check.Result{}, ctx.Err()
 			}},
 			{Name: "both", run: func(*cluster, context.Context) (check.Result, error) {
-				return check.Result{Findings: []check.Finding{{Code: "c", Message: "p", Remedy: "m", Objects: []string{"a", "b", "c", "d", "e", "f", "g"}}}}, errors.New("down")
+				return check.Result{Findings: []check.Finding{{Code: "c", Message: "p", Remedy: "m", Objects: []string{"a", "b", "c", "d",
+					"e", "f", "g"}}}}, errors.New("down")
 			}},
 			{Name: "works", run: func(*cluster, context.Context) (check.Result, error) { return check.Result{Note: "seen"}, nil }},
 			{Name: "idle", run: func(*cluster, context.Context) (check.Result, error) { return check.Skip("no Secrets"), nil }},

@@ -152,9 +152,13 @@ func TestWebhook(t *testing.T) {
 		},
 		"Half": {
 			reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true),
-			want: []string{"registration-unbound: there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other configuration"},
+			want: []string{"registration-unbound: there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other " +
+				"configuration"},
 		},
-		"Unproved": {reason: "only the probe is in", objects: registered(probe, nil), change: admits(nil, true, true, true), want: []string{"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager has only what proves that kube-apiserver reaches it; the ValidatingWebhookConfiguration 00-sa-controller-manager has only what proves that kube-apiserver reaches it"}},
+		"Unproved": {reason: "only the probe is in", objects: registered(probe, nil), change: admits(nil, true, true, true),
+			want: []string{"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager has only what proves that " +
+				"kube-apiserver reaches it; the ValidatingWebhookConfiguration 00-sa-controller-manager has only what proves that " +
+				"kube-apiserver reaches it"}},
 		"NotAllowed": {
 			reason: "a quota or RBAC refuses it", change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota",
 		},

@@ -39,18 +39,15 @@ var (
 			"--webhook-registration, or kube-apiserver without --disable-admission-plugins=ServiceAccount",
 	}
 	withoutByUs = check.Fact{
-		Code: "pod-without-", Message: "a new Pod gets no {what}: kube-apiserver calls the webhook, which does not add it",
-		Cost: without.Cost,
-		Remedy: "start sa-controller-manager with its plugin ServiceAccount, and without mountServiceAccountToken: false in " +
-			"--admission-control-config-file, or give this command that file too if it is meant",
+		Code: "pod-without-", Message: "a new Pod gets no {what}, although kube-apiserver calls the webhook",
+		Cost:   without.Cost,
+		Remedy: "look for a webhook or policy of others that changes Pods after ours and takes it away",
 	}
 )
 
 // Run creates the Pod in namespace, for its account default. Called reports whether our webhook has answered, and bound
-// whether the API binds it. plugin is the configuration of our plugin.
-func Run(ctx context.Context, client kubernetes.Interface, namespace string, bound bool, plugin serviceaccount.Config) (
-	called bool, findings []check.Finding, err error,
-) {
+// whether the API binds it.
+func Run(ctx context.Context, client kubernetes.Interface, namespace string, bound bool) (called bool, findings []check.Finding, err error) {
 	pod, called, err := registration.TryPod(ctx, client, namespace)
 	switch {
 	case registration.Concerns(err):
@@ -66,14 +63,11 @@ func Run(ctx context.Context, client kubernetes.Interface, namespace string, bou
 	case bound && !called:
 		return false, []check.Finding{notCalled.Found()}, nil
 	}
-	wantsToken := plugin.MountServiceAccountToken && (plugin.Mode == serviceaccount.Projected || plugin.RequireAPIToken)
-	if wantsToken {
-		account, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
-		if err != nil {
-			return called, nil, fmt.Errorf("read service account %s/default of a Pod with dryRun: %w", namespace, err)
-		}
-		wantsToken = ptr.Deref(account.AutomountServiceAccountToken, true)
+	account, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+	if err != nil {
+		return called, nil, fmt.Errorf("read service account %s/default of a Pod with dryRun: %w", namespace, err)
 	}
+	wantsToken := ptr.Deref(account.AutomountServiceAccountToken, true)
 	var what string
 	switch {
 	case pod.Spec.ServiceAccountName == "":

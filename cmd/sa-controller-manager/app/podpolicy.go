@@ -13,7 +13,6 @@ import (
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/internal/check"
 )
 
@@ -25,10 +24,7 @@ func (m *Manager) buildPodPolicy(p *Part) error {
 	if m.Options.Webhook.Port == 0 || m.Options.Webhook.Registration == registration.None {
 		return nil
 	}
-	ordinary, err := resolve.Ordinary(&m.Options.Admission)
-	if err != nil {
-		return err
-	}
+	ordinary := m.Options.Admission.Plugin().Ordinary()
 	var last atomic.Pointer[check.Result]
 	last.Store(&check.Result{Note: "not checked yet"})
 	p.Run = func(ctx context.Context) error {

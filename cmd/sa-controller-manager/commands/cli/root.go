@@ -94,11 +94,10 @@ func Parent(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
 
 // rare are flags that few users need.
 var rare = []string{
-	"account", "admission-control-config-file", "apiserver", "backup-dir", "bound-tokens-only", "cache-age", "context",
-	"disable-admission-plugins", "enable-admission-plugins", "grace", "leader-elect-resource-name", "leader-elect-resource-namespace",
-	"limit-secret-references",
+	"account", "apiserver", "backup-dir", "bound-tokens-only", "cache-age", "context",
+	"grace", "leader-elect-resource-name", "leader-elect-resource-namespace", "limit-secret-references",
 	"manifests-dir", "master", "patches-dir", "pod-token", "published-ca-file", "service-account-key-sockets",
-	"step-timeout", "timeout", "user", "webhook-allow-broad-rules", "webhook-failure-policy", "webhook-port", "webhook-timeout",
+	"step-timeout", "timeout", "user", "webhook-failure-policy", "webhook-port", "webhook-timeout",
 	"webhook-url-host",
 }
 

@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/rootca"
@@ -100,7 +99,6 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	cli.AddConnectionFlags(cmd, &o.connection)
 	// They mean the same as for the manager.
 	options.AddSome(cmd.Flags(), map[string]string{
-		"admission-control-config-file":   options.AsManager,
 		"pod-token":                       options.AsManager,
 		"limit-secret-references":         options.AsManager,
 		"leader-elect-resource-name":      options.AsManager,
@@ -170,16 +168,13 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 
 // cluster returns what the flags and files say about the cluster.
 func (o *commandOptions) cluster() (*cluster, error) {
-	plugin, err := resolve.PluginConfig(&o.admission)
-	if err != nil {
-		return nil, err
-	}
 	namespace, account, _ := strings.Cut(o.account, "/")
 	cluster := &cluster{
 		Grace: o.grace,
-		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
+		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: o.admission.Plugin(),
 		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
 	}
+	var err error
 	if o.keys.RootCAFile != "" {
 		if cluster.RootCA, err = cli.ReadFile("root-ca-file", o.keys.RootCAFile, rootca.ParseBundle); err != nil {
 			return nil, err

@@ -41,7 +41,7 @@ func TestMissingPath(t *testing.T) {
 	t.Parallel()
 	none := filepath.Join(t.TempDir(), "none")
 	for name, flags := range map[string][]string{
-		"kubeconfig": nil, "admission-control-config-file": nil, "root-ca-file": nil,
+		"kubeconfig": nil, "root-ca-file": nil,
 		"service-account-key-file": nil, "service-account-key-ring": nil, "service-account-private-key-file": nil,
 	} {
 		t.Run(name, func(t *testing.T) {

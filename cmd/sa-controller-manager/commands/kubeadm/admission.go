@@ -8,15 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/admission/serviceaccount"
-	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
@@ -28,33 +25,21 @@ import (
 const adminFlags = " --kubeconfig=/etc/kubernetes/admin.conf"
 
 // checkPlugin refuses to turn kube-apiserver's plugin off if our process, by the flags of our manifest, does
-// not do all of its work, nor by the file that they name. Flags that only another version knows do not matter.
-// Otherwise it reports whether ours is ordinary, see resolve.Ordinary.
+// not do all of its work. Flags that only another version knows do not matter. Otherwise it reports whether ours is
+// ordinary.
 func (c *Config) checkPlugin(own staticpod.Command) (ordinary bool, _ error) {
-	o, err := ownOptions(own, "admission-control", "enable-admission-plugins", "disable-admission-plugins",
-		component.AdmissionConfigFlag, "webhook-port", "webhook-failure-policy", "pod-token", "limit-secret-references")
+	o, err := ownOptions(own, "webhook-port", "webhook-failure-policy", "pod-token", "limit-secret-references")
 	if err != nil {
 		return false, err
 	}
-	if o.Admission.ConfigFile != "" {
-		o.Admission.ConfigFile = c.onNode(o.Admission.ConfigFile)
-	}
-	plugin, err := resolve.PluginConfig(&o.Admission)
-	if err != nil {
-		return false, fmt.Errorf("our %w", err)
-	}
 	var lacks string
 	switch {
-	case !slices.Contains(o.Admission.Enabled(), serviceaccount.Name):
-		lacks = "its plugin " + serviceaccount.Name + " is off (--enable-admission-plugins, --disable-admission-plugins)"
-	case !plugin.MountServiceAccountToken:
-		lacks = "Pods would get no token (mountServiceAccountToken: false in " + o.Admission.ConfigFile + ")"
 	case o.Webhook.Port == 0:
 		lacks = "it serves no webhook (--webhook-port=0)"
 	case o.Webhook.FailurePolicy != string(admissionregistrationv1.Fail):
 		lacks = "Pods pass it by while it does not answer (--webhook-failure-policy=" + o.Webhook.FailurePolicy + ")"
 	default:
-		return resolve.Ordinary(&o.Admission)
+		return o.Admission.Plugin().Ordinary(), nil
 	}
 	return false, fmt.Errorf("our process would not do the work of kube-apiserver's ServiceAccount plugin: %s; change that, "+
 		"or give --steps without %s", lacks, StepAPIServer)

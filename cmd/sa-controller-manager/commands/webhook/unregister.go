@@ -20,7 +20,6 @@ import (
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -71,7 +70,7 @@ func calledAgain(ctx context.Context, client kubernetes.Interface, flags string)
 		if err := check.Error(registration.Findings(found), flags); err != nil {
 			return err
 		}
-		_, findings, err := trial.Run(ctx, client, metav1.NamespaceSystem, true, serviceaccount.Config{})
+		_, findings, err := trial.Run(ctx, client, metav1.NamespaceSystem, true)
 		return cmp.Or(err, check.Error(findings, flags))
 	})
 	if err != nil {

@@ -46,8 +46,10 @@ var (
 )
 
 // Run creates the Pod in namespace, for its account default. Called reports whether our webhook has answered, and bound
-// whether the API binds it.
-func Run(ctx context.Context, client kubernetes.Interface, namespace string, bound bool) (called bool, findings []check.Finding, err error) {
+// whether the API binds it. With token it also looks for the token that the account asks for.
+func Run(ctx context.Context, client kubernetes.Interface, namespace string, bound, token bool) (
+	called bool, findings []check.Finding, err error,
+) {
 	pod, called, err := registration.TryPod(ctx, client, namespace)
 	switch {
 	case registration.Concerns(err):
@@ -63,16 +65,18 @@ func Run(ctx context.Context, client kubernetes.Interface, namespace string, bou
 	case bound && !called:
 		return false, []check.Finding{notCalled.Found()}, nil
 	}
-	account, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
-	if err != nil {
-		return called, nil, fmt.Errorf("read service account %s/default of a Pod with dryRun: %w", namespace, err)
+	if token {
+		account, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		if err != nil {
+			return called, nil, fmt.Errorf("read service account %s/default of a Pod with dryRun: %w", namespace, err)
+		}
+		token = ptr.Deref(account.AutomountServiceAccountToken, true)
 	}
-	wantsToken := ptr.Deref(account.AutomountServiceAccountToken, true)
 	var what string
 	switch {
 	case pod.Spec.ServiceAccountName == "":
 		what = "account"
-	case wantsToken && !slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts,
+	case token && !slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts,
 		func(m corev1.VolumeMount) bool { return m.MountPath == serviceaccount.TokenPath }):
 		what = "token"
 	default:

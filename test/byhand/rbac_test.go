@@ -62,7 +62,7 @@ func TestRBAC(t *testing.T) {
 	shell.must(t, "kubectl create namespace trial", "kubectl -n trial run nginx --image=nginx")
 	// Looks up an account that is in no cache.
 	shell.must(t, "kubectl -n trial run nginx2 --image=nginx --overrides='{\"spec\":{\"serviceAccountName\":\"nobody\"}}' 2>&1 | "+
-			"grep 'serviceaccount \"nobody\" not found'")
+		"grep 'serviceaccount \"nobody\" not found'")
 	// Damage to what it keeps.
 	shell.must(t, "kubectl delete validatingwebhookconfiguration 00-sa-controller-manager",
 		"kubectl -n kube-system patch secret sa-controller-manager-webhook-ca --type=merge -p '{\"data\":null}'")

@@ -58,7 +58,7 @@ func (c *cluster) trial(ctx context.Context) (tried, error) {
 	return c.facts.trial.get(ctx, func(ctx context.Context) (one tried, err error) {
 		registered, err := c.registered(ctx)
 		if err == nil {
-			one.called, one.findings, err = trial.Run(ctx, c.Client, c.Namespace, registration.Bound(registered))
+			one.called, one.findings, err = trial.Run(ctx, c.Client, c.Namespace, registration.Bound(registered), true)
 		}
 		return one, err
 	})

@@ -70,7 +70,7 @@ func calledAgain(ctx context.Context, client kubernetes.Interface, flags string)
 		if err := check.Error(registration.Findings(found), flags); err != nil {
 			return err
 		}
-		_, findings, err := trial.Run(ctx, client, metav1.NamespaceSystem, true)
+		_, findings, err := trial.Run(ctx, client, metav1.NamespaceSystem, true, false)
 		return cmp.Or(err, check.Error(findings, flags))
 	})
 	if err != nil {

@@ -218,8 +218,8 @@ func TestRegisterWaits(t *testing.T) {
 			want: "admits Pods without calling the registered webhook"},
 		"NotBound": {reason: "only the probe is", objects: staged, called: true, named: true,
 			want: "the webhook is not registered, and is to be"},
-		"NoAccounts": {reason: "its plugin is off", objects: clitest.Configurations(off, 0), called: true,
-			want: "a new Pod gets no account: kube-apiserver calls the webhook"},
+		"NoAccounts": {reason: "another webhook takes it away", objects: clitest.Configurations(off, 0), called: true,
+			want: "a new Pod gets no account, although kube-apiserver calls the webhook"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

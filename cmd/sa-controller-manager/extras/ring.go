@@ -191,9 +191,10 @@ func (e *extras) buildRetired(p *app.Part) error {
 	if e.consistency == nil {
 		return nil
 	}
-	watcher := consistency.NewWatcher(consistency.WatcherConfig{Client: e.Client, State: e.store.State, Loops: e.Loops})
-	e.OnRing = append(e.OnRing, watcher.RingChanged)
-	p.Run = watcher.Run
+	p.Run = func(ctx context.Context) error {
+		consistency.Watch(ctx, e.Client, e.store.State)
+		return nil
+	}
 	return nil
 }
 

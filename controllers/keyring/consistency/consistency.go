@@ -227,7 +227,7 @@ func (c *Controller) ask(ctx context.Context, p Published) {
 }
 
 // AcceptedRevoked returns the facts about the revoked keys that a kube-apiserver accepts.
-func AcceptedRevoked(server string, keys []signing.PublicKey, revoked []ring.Removed) (facts []check.KeyFact) {
+func AcceptedRevoked(server string, keys []signing.PublicKey, revoked ring.Revocations) (facts []check.KeyFact) {
 	for _, gone := range revoked {
 		if slices.ContainsFunc(keys, gone.Is) {
 			facts = append(facts, check.Key(check.RevokedKeyAccepted, check.KeyArgs{Host: server, Key: gone.ID}))
@@ -237,11 +237,7 @@ func AcceptedRevoked(server string, keys []signing.PublicKey, revoked []ring.Rem
 }
 
 func (c *Controller) obey(ctx context.Context, orders ring.Orders) {
-	for _, revoked := range c.orders.Revoked {
-		if !slices.Contains(orders.Revoked, revoked) { // the Secret was deleted
-			orders.Revoked = append(orders.Revoked, revoked)
-		}
-	}
+	orders.Revoked = ring.Union(orders.Revoked, c.orders.Revoked) // the Secret may have been deleted
 	if orders.Active == c.orders.Active && slices.Equal(orders.Revoked, c.orders.Revoked) {
 		return
 	}

@@ -154,7 +154,7 @@ func (e *extras) buildRing(p *app.Part) error {
 	e.registerRingMetrics()
 	e.showRing(context.Background())
 	e.OnRing = append(e.OnRing, e.showRing, func(context.Context) { e.consistency.RingChanged() })
-	p.Run, p.Check = e.consistency.Run, e.consistency.Check
+	p.Run, p.Findings = e.consistency.Run, e.consistency.Findings
 	return nil
 }
 

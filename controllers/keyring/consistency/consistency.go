@@ -135,15 +135,19 @@ func (c *Controller) secret() *corev1.Secret {
 // RingChanged queues another publication and comparison of the ring. It does not block.
 func (c *Controller) RingChanged() { c.loop.AddIfRunning(comparing) }
 
-// Check describes whether the rings are the same, for readiness. It fails while this host signs nothing, and while its
-// file is not the ring that it has used: after a restart tokens would be refused. It does not block.
-func (c *Controller) Check() (string, error) {
+// Findings is the check of /readyz: what is wrong with the ring file of this host. It fails while this host signs
+// nothing, and while its file is not the ring that it has used: after a restart tokens would be refused. It does not
+// block.
+func (c *Controller) Findings() (check.Result, error) {
+	note := *c.status.Load()
 	if stands := c.stands.Load(); stands != nil {
-		if worst, _ := stands.Worst(); check.RingWorse(worst.Code, check.RingMissing) {
-			return "", fmt.Errorf("%s: %s", worst.Message, worst.Remedy)
+		worst, found := stands.Worst()
+		worst.Unready = check.RingWorse(worst.Code, check.RingMissing)
+		if worst.Unready || found && note == worst.Message { // others are reported once they have lasted
+			return check.Result{Findings: []check.Finding{worst.Finding}}, nil
 		}
 	}
-	return *c.status.Load(), nil
+	return check.Result{Note: note}, nil
 }
 
 // MaySign returns an error if nothing may be signed, because another ring does not have the active key or

@@ -100,7 +100,11 @@ func related(a, b []string) bool {
 
 func (s *Standing) add(code string, args check.KeyArgs) {
 	args.Our = s.file.State.Generation
-	s.Facts = append(s.Facts, check.Key(code, args))
+	fact := check.Key(code, args)
+	if args.Host == "" || slices.Contains(check.RingCodes(), code) {
+		fact.Finding.Host = s.file.Host
+	}
+	s.Facts = append(s.Facts, fact)
 }
 
 // ownFile compares the file with every entry.

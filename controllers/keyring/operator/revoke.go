@@ -215,7 +215,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 		var names []string
 		for _, fact := range o.Cluster.Accepting(ctx, revoked, true) {
 			if fact.Code == check.APIServerNotAsked {
-				fact.Host = fact.Message
+				fact.Host = fact.Message + ": " + fact.Why
 			}
 			names = append(names, fact.Host)
 		}

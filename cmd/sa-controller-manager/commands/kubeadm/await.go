@@ -56,11 +56,18 @@ func (c *Config) runs(name string, command []string) cli.Check {
 	}
 }
 
-// awaitsReady returns nil once the Pod is ready.
+// awaitsReady returns nil once the Pod is ready, and what the kubelet says of a container that waits: its back-off, which
+// counts ends of the same manifest in the last ten minutes, takes up to five minutes.
 func awaitsReady(pod *corev1.Pod) error {
 	ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
 	if pod.DeletionTimestamp != nil || !slices.ContainsFunc(pod.Status.Conditions, ready) {
-		return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
+		why := ""
+		for _, c := range pod.Status.ContainerStatuses {
+			if c.State.Waiting != nil {
+				why = fmt.Sprintf(": %s: %s", c.State.Waiting.Reason, c.State.Waiting.Message)
+			}
+		}
+		return fmt.Errorf("the Pod %s is not ready yet%s", pod.Name, why)
 	}
 	return nil
 }

@@ -38,6 +38,10 @@ func TestChecks(t *testing.T) {
 	on := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
 	off := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount")
 	bound, switchedOff := clitest.Configurations(nil, 1), map[string]string{registration.Annotation: registration.AnnotationOff}
+	waits := mirror(component.APIServer, "n", false, command...)
+	waits.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+		Reason: "CrashLoopBackOff", Message: "back-off 2m40s restarting failed container",
+	}}}}
 	for name, tc := range map[string]struct {
 		check     func(*Config) cli.Check
 		objects   []runtime.Object
@@ -50,6 +54,10 @@ func TestChecks(t *testing.T) {
 		"NotReady": {
 			check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", false, command...)},
 			want: "the Pod kube-apiserver-n is not ready yet",
+		},
+		"BacksOff": {
+			check: runs, objects: []runtime.Object{waits},
+			want: "the Pod kube-apiserver-n is not ready yet: CrashLoopBackOff: back-off 2m40s restarting",
 		},
 		"OnItsLast": {check: runs, objects: []runtime.Object{deleted}, want: "the Pod kube-apiserver-n is not ready yet"},
 		"PluginOn":  {check: pluginOn, objects: []runtime.Object{bound[1], on}},

@@ -48,7 +48,8 @@ type span struct {
 }
 
 // errParts is the error of a value that is refused before it is decoded.
-var errParts = fmt.Errorf("the object has a list or map of more than %d elements, more than %d names and values, or names of more than %d bytes",
+var errParts = fmt.Errorf(
+	"the object has a list or map of more than %d elements, more than %d names and values, or names of more than %d bytes",
 	maxLength, maxParts, maxNames)
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.

@@ -46,8 +46,9 @@ type Policy struct {
 var (
 	Refusal = Policy{manifests.PodPolicy, check.Fact{
 		Code: "policy-missing", Message: "the policy " + Name + " is missing or not that of this version",
-		Cost:   "Pods without an account are admitted while the webhook is away",
-		Remedy: "kubectl apply -k manifests/permissions/policy{flags}; if the webhook was unregistered: sa-controller-manager webhook register{flags}",
+		Cost: "Pods without an account are admitted while the webhook is away",
+		Remedy: "kubectl apply -k manifests/permissions/policy{flags}; if the webhook was unregistered: " +
+			"sa-controller-manager webhook register{flags}",
 	}}
 
 	Completion = Policy{manifests.Completion, check.Fact{

@@ -88,7 +88,8 @@ func TestPlan(t *testing.T) {
 		},
 		"off": {reason: "one annotation is enough", mutating: none, validating: none, off: "mutating", proven: true, want: "off"},
 		"off in half": {
-			reason: "what still binds refuses Pods, and is said", mutating: none, validating: right, off: "mutating", proven: true, want: "off in half",
+			reason:   "what still binds refuses Pods, and is said",
+			mutating: none, validating: right, off: "mutating", proven: true, want: "off in half",
 		},
 		"off, then deleted": {
 			reason:     "the annotation went with the object and still counts",

@@ -154,7 +154,7 @@ func (s *StaticFiles) write(ctx context.Context) error {
 		path := kind(k).staticPath(s.config.Dir)
 		if s.contents[k] != nil && !bytes.Equal(s.contents[k], found[k]) {
 			s.config.Metrics.repaired()
-			s.show(ctx, Status{State: Repairing, Detail: path + " was changed or removed by another process, perhaps a second one with this directory"})
+			s.show(ctx, Status{State: Repairing, Detail: path + " was changed or removed by another process, perhaps a second one of ours"})
 		}
 		if !s.writes.AllowN(s.config.Clock.Now(), 1) {
 			s.keep.AddAfter(s.config.Dir, writeInterval)

@@ -215,7 +215,8 @@ func TestLostForTenMinutes(t *testing.T) {
 	await.Long(t)
 	begun := time.Now()
 	printed := newWorld(t).lost(t, "--wait")
-	if lasted := time.Since(begun); lasted < 10*time.Minute || !strings.Contains(printed, "no host could sign with the active key for ten minutes") {
+	const why = "no host could sign with the active key for ten minutes"
+	if lasted := time.Since(begun); lasted < 10*time.Minute || !strings.Contains(printed, why) {
 		t.Errorf("after %s keys rotate has printed:\n%s", lasted, printed)
 	}
 }

@@ -17,12 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/admission/trial"
-	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/manifests"
-
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +25,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/trial"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/traffic"

@@ -113,7 +113,7 @@ func TestProofExpires(t *testing.T) {
 				runWebhook(t, "", append([]string{"register"}, args...)...)
 			} else {
 				c.wantAction(t, admissionregistrationv1.Warn)
-				runWebhook(t, "the leader has not proved that kube-apiserver reaches it", append([]string{"register"}, args...)...)
+				runWebhook(t, "has only what proves that kube-apiserver reaches it", append([]string{"register"}, args...)...)
 				c.wantAction(t, admissionregistrationv1.Warn)
 			}
 			m.awaitNotReady(t, "proving: ")

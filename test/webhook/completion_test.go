@@ -24,13 +24,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
-
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
+	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/traffic"

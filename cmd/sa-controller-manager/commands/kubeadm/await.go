@@ -23,7 +23,6 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/manifests"
 )
 
 // await runs the checks in order. Each has the timeout of a step. A permanent error stays one.
@@ -91,8 +90,7 @@ func (c *Config) managerReady(d *desired, query string) cli.Check {
 // because the kubelet's own hash depends on the kubelet's version.
 func isOf(pod *corev1.Pod, manifest []byte) bool {
 	var wanted corev1.Pod
-	if yaml.Unmarshal(manifest, &wanted) != nil || len(wanted.Spec.Containers) != len(pod.Spec.Containers) ||
-		pod.Annotations[manifests.RecordAnnotation] != wanted.Annotations[manifests.RecordAnnotation] {
+	if yaml.Unmarshal(manifest, &wanted) != nil || len(wanted.Spec.Containers) != len(pod.Spec.Containers) {
 		return false
 	}
 	for i, want := range wanted.Spec.Containers {

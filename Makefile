@@ -284,6 +284,9 @@ e2e-kind: build image kind ## Run the end-to-end tests on kind clusters; argumen
 	SACM_HELM=$(CURDIR)/bin/tools/helm SACM_NODE_BINARIES=$(CURDIR)/bin/node SACM_IMAGE=$(CURDIR)/bin/$(product)-image.tar \
 		go -C test test -tags=kind -count=1 -timeout=150m -v ./kind $(ARGS)
 
+.PHONY: test-release
+test-release: test-long e2e-kind ## Run what a release needs and continuous integration has no time for: test-long, then e2e-kind.
+
 ##@ Conformance
 
 SPECS ?= specs.txt

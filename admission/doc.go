@@ -1,8 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission is a framework for admission plugins outside kube-apiserver, and the webhook
-// server that calls them.
+// Package admission is the webhook server that calls the ServiceAccount plugin outside kube-apiserver, and what the two
+// agree on.
 //
 // What happens to a call, in order:
 //
@@ -32,9 +32,6 @@
 //  6. An error refuses the request. Forbidden, TooManyRequests and Internal return the usual ones;
 //     statusOf alone decides what the client sees of them.
 //
-// Plugins are built by name from a Registry, which is an explicit list. Flags become a Selection;
-// kube-apiserver's own AdmissionConfiguration file becomes a Configuration.
-//
 // Names of kube-apiserver (k8s.io/apiserver/pkg/admission) and their counterparts here:
 //
 //	Attributes                            Request
@@ -43,12 +40,9 @@
 //	Handler: Handles                      Plugin.Rules
 //	Handler: SetReadyFunc, WaitForReady   Handler: SetReadyChannels, which waits without
 //	                                      polling, and Ready
-//	Plugins: Register                     Registry, a map
-//	Factory, ConfigProvider               Factory, Configuration
-//	NewFromPlugins, chainAdmissionHandler Registry.Build, Chain
+//	NewFromPlugins, chainAdmissionHandler Chain
 //	NewForbidden                          Forbidden
 //	AddAnnotation, warning.AddWarning     Response.AuditAnnotations, Response.Warnings
-//	PluginInitializer                     none: factories are closures over what they need
 //
 // What must never happen: a failure here lets a request through; a response lacks the uid of its
 // request; an object, or a part of it, reaches a log.

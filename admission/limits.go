@@ -44,6 +44,10 @@ const (
 	// maxParts is the maximum number of names, values and ends in the JSON of one object.
 	maxParts = 400_000
 
+	// maxNames is the maximum size of all names in the JSON of one object, in bytes: to find duplicates, the JSON
+	// library keeps those of a map in a buffer that doubles. etcd stores 1.5 MiB.
+	maxNames = 4 << 20
+
 	// partCost is the memory that each of them takes, in bytes, besides its text, with room for lists to
 	// grow: plugins decode only the fields that they need.
 	partCost = 32

@@ -48,7 +48,8 @@ type span struct {
 }
 
 // errParts is the error of a value that is refused before it is decoded.
-var errParts = fmt.Errorf("the object has a list or map of more than %d elements, or more than %d names and values", maxLength, maxParts)
+var errParts = fmt.Errorf("the object has a list or map of more than %d elements, more than %d names and values, or names of more than %d bytes",
+	maxLength, maxParts, maxNames)
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
 func (s *span) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
@@ -59,8 +60,9 @@ func (s *span) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 		s.from = s.to - int64(len(value))
 		return err
 	}
-	outer := decoder.StackDepth()
+	outer, names := decoder.StackDepth(), int64(0)
 	for s.parts == 0 || decoder.StackDepth() > outer {
+		before := decoder.InputOffset()
 		if _, err := decoder.ReadToken(); err != nil {
 			return err
 		}
@@ -69,9 +71,10 @@ func (s *span) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 		}
 		kind, length := decoder.StackIndex(decoder.StackDepth())
 		if kind == '{' {
-			length /= 2 // names and values
+			names += length % 2 * (decoder.InputOffset() - before) // an odd one is a name
+			length /= 2
 		}
-		if s.parts++; length > maxLength || s.parts > maxParts {
+		if s.parts++; length > maxLength || s.parts > maxParts || names > maxNames {
 			return errParts
 		}
 	}

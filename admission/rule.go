@@ -6,7 +6,6 @@ package admission
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
@@ -38,29 +37,6 @@ func (r Rule) Matches(request *Request) bool {
 		agree(r.version(), request.Resource.Version) &&
 		agree(r.Resource, request.Resource.Resource) &&
 		agree(r.SubResource, request.SubResource)
-}
-
-// IsBroad reports whether the rule matches resources that it does not name.
-func (r Rule) IsBroad() bool { return r.Group == Any || r.Resource == Any }
-
-// String returns the rule in a readable form, such as "CREATE,UPDATE pods/ephemeralcontainers".
-func (r Rule) String() string {
-	var target strings.Builder
-	target.WriteString(r.Resource)
-	if r.Group != "" {
-		target.WriteString("." + r.Group)
-	}
-	if r.version() != Any {
-		target.WriteString("." + r.Version)
-	}
-	if r.SubResource != "" {
-		target.WriteString("/" + r.SubResource)
-	}
-	operations := make([]string, len(r.Operations))
-	for i, operation := range r.Operations {
-		operations[i] = string(operation)
-	}
-	return strings.Join(operations, ",") + " " + target.String()
 }
 
 func (r Rule) hasOperation(operation Operation) bool {

@@ -43,7 +43,7 @@ func TestRuleMatches(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			testutil.Check(t, tc.rule.String()+" matches", tc.want, tc.rule.Matches(&tc.request))
+			testutil.Check(t, "matches", tc.want, tc.rule.Matches(&tc.request))
 		})
 	}
 }

@@ -151,7 +151,7 @@ func TestWebhook(t *testing.T) {
 			reason: "before it is decoded",
 			body:   reviewOf("v1", `,"operation":"CREATE","object":{"spec":{"volumes":[{}`+strings.Repeat(",{}", maxLength)+"]}}"),
 			want: "v1 uid=u-1 413 RequestEntityTooLarge: " +
-				"the object has a list or map of more than 10000 elements, or more than 400000 names and values",
+				"the object has a list or map of more than 10000 elements, more than 400000 names and values, or names of more than 4194304 bytes",
 		},
 		"longest list": {
 			reason: "the limit itself",
@@ -168,6 +168,12 @@ func TestWebhook(t *testing.T) {
 			reason: "each of them short",
 			body: reviewOf("v1", `,"operation":"CREATE","object":[0`+
 				strings.Repeat(`,[{},{}`+strings.Repeat(`,{}`, 98)+`]`, maxParts/200)+"]"),
+			want: "v1 uid=u-1 413 RequestEntityTooLarge: ",
+		},
+		"long names": {
+			reason: "the JSON library keeps them all",
+			body: reviewOf("v1", `,"operation":"CREATE","object":{"":0`+strings.Repeat(`,"`+strings.Repeat("n", maxName-100)+`":0`,
+				maxNames/(maxName-100)+1)+"}"),
 			want: "v1 uid=u-1 413 RequestEntityTooLarge: ",
 		},
 		"no length": {

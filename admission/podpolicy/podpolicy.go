@@ -8,6 +8,7 @@
 package podpolicy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/manifests"
 )
 
@@ -36,16 +38,30 @@ const (
 // Policy is a policy with its bindings.
 type Policy struct {
 	Objects func() ([]manifests.Object, error) // as the manifests have them
-	effect  string                             // of a policy that is missing or wrong
+	wrong   check.Fact
 }
 
 // The policies. Refusal refuses Pods without an account, Completion completes Pods. From Kubernetes 1.36 on
 // there is what Completion needs.
 var (
-	Refusal = Policy{manifests.PodPolicy, "so that Pods without an account are admitted while the webhook is away"}
+	Refusal = Policy{manifests.PodPolicy, check.Fact{
+		Code: "policy-missing", Message: "the policy " + Name + " is missing or not that of this version",
+		Cost:   "Pods without an account are admitted while the webhook is away",
+		Remedy: "kubectl apply -k manifests/permissions/policy{flags}; if the webhook was unregistered: sa-controller-manager webhook register{flags}",
+	}}
 
-	Completion = Policy{manifests.Completion, "so that ordinary Pods may need the webhook, or be refused"}
+	Completion = Policy{manifests.Completion, check.Fact{
+		Code: "completion-missing", Message: "the policy " + CompletionName + " is missing or not that of this version",
+		Cost: "ordinary Pods may need the webhook, or be refused", Remedy: "kubectl apply -k manifests/permissions/completion{flags}",
+	}}
 )
+
+var unwanted = check.Fact{
+	Code: "completion-unwanted", Message: "there is the policy " + CompletionName + ", and our plugin is configured otherwise",
+	Cost: "ordinary Pods are completed in another way than by our plugin",
+	Remedy: "kubectl delete mutatingadmissionpolicybindings " + CompletionName + "-default " + CompletionName + "-kube-system{flags}, " +
+		"then the rest (docs/troubleshooting.md)",
+}
 
 // access reads and deletes the objects of one kind.
 type access struct {
@@ -95,30 +111,27 @@ func (p Policy) Problem(ctx context.Context, client kubernetes.Interface) (exist
 				return exists, "", fmt.Errorf("compare %s: %w", object, err)
 			}
 		}
-		if problem == "" && wrong != "" {
-			problem = wrong + ", " + p.effect
-		}
+		problem = cmp.Or(problem, wrong)
 	}
 	return exists, problem, nil
 }
 
-// Problems returns what is wrong with both policies, or "" for nothing. Only if the configuration of our
-// plugin is ordinary may Completion exist (serviceaccount.Config.Ordinary).
-func Problems(ctx context.Context, client kubernetes.Interface, ordinary bool) (string, error) {
-	_, refusal, err := Refusal.Problem(ctx, client)
-	if err != nil {
-		return "", err
+// Findings returns what is wrong with both policies. Only if the configuration of our plugin is ordinary may
+// Completion exist (serviceaccount.Config.Ordinary).
+func Findings(ctx context.Context, client kubernetes.Interface, ordinary bool) (findings []check.Finding, err error) {
+	for _, policy := range []Policy{Refusal, Completion} {
+		exists, problem, err := policy.Problem(ctx, client)
+		switch completes := policy.wrong.Code == Completion.wrong.Code; {
+		case err != nil:
+			return findings, err
+		case completes && !ordinary && exists:
+			findings = append(findings, unwanted.Found())
+		case completes && !ordinary:
+		case problem != "":
+			findings = append(findings, policy.wrong.Found().Because(problem))
+		}
 	}
-	exists, completion, err := Completion.Problem(ctx, client)
-	switch {
-	case ordinary:
-	case exists:
-		completion = "there is the MutatingAdmissionPolicy " + CompletionName + ", which completes Pods in another way than our plugin is " +
-			"configured to"
-	default:
-		completion = ""
-	}
-	return strings.Join(slices.DeleteFunc([]string{refusal, completion}, func(s string) bool { return s == "" }), "; "), err
+	return findings, nil
 }
 
 // difference names the field of the spec that differs from the manifest, which states every default of

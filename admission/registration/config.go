@@ -4,9 +4,7 @@
 package registration
 
 import (
-	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"time"
 
@@ -36,10 +34,6 @@ const (
 	Static  Mode = "static" // files that kube-apiserver of this host reads (KEP-5793)
 )
 
-// Object is an object of our own that the webhook must never decide on, because it would wait for
-// itself. Namespace is empty for cluster-scoped objects.
-type Object struct{ Group, Resource, Namespace, Name string }
-
 // Spec is what to register, except for the caBundle.
 type Spec struct {
 	Mode Mode
@@ -54,17 +48,12 @@ type Spec struct {
 	// Timeout is one to thirty seconds, in whole seconds.
 	Timeout time.Duration
 
-	// MutatingRules and ValidatingRules are the rules of the enabled plugins (admission.Chain).
-	// Without rules there is no webhook of that kind.
+	// MutatingRules and ValidatingRules are the rules of the plugin.
 	MutatingRules, ValidatingRules []admission.Rule
-	// AllowBroadRules accepts rules that match resources which they do not name.
-	AllowBroadRules bool
 
-	// Ordinary says that the plugins do for a Pod what the policy podpolicy.Completion does, and nothing else.
+	// Ordinary says that the plugin does for a Pod what the policy podpolicy.Completion does, and nothing else.
 	Ordinary bool
 
-	// Own objects are excluded from rules that match them.
-	Own []Object
 	// Account in Namespace is that of our Pods, which need nothing from the webhook, and must be able to
 	// start when none of them is there to answer it. Empty for a process without one.
 	Namespace, Account string
@@ -73,17 +62,6 @@ type Spec struct {
 // PerHost reports whether each kube-apiserver reaches only the process on its own host.
 func (s Spec) PerHost() bool {
 	return (s.Mode == URL || s.Mode == Static) && (s.Host == "localhost" || net.ParseIP(s.Host).IsLoopback())
-}
-
-// Validate returns an error for rules that are too broad. The flags have been validated before.
-func (s Spec) Validate() error {
-	for _, rule := range slices.Concat(s.MutatingRules, s.ValidatingRules) {
-		if rule.IsBroad() && !s.AllowBroadRules {
-			return fmt.Errorf(
-				"the rule %q matches resources that it does not name: configure the plugin, or allow it with --webhook-allow-broad-rules", rule)
-		}
-	}
-	return nil
 }
 
 // Endpoint returns the URL that the apiserver calls for a path, for logs and messages.

@@ -60,7 +60,7 @@ type write struct {
 func plan(o observation) decision {
 	for k, one := range o.last {
 		if one.object.isOff() {
-			return decision{status: switchedOff(kind(k))}
+			return decision{status: o.switchedOff(kind(k))}
 		}
 	}
 	for k, one := range o.last {
@@ -102,7 +102,7 @@ func (o observation) caBundles() [][]byte {
 func (o observation) followed() Status {
 	for k, one := range o.last {
 		if one.object.isOff() {
-			return Status{State: Idle, Detail: "another replica leads; " + switchedOff(kind(k)).String()}
+			return Status{State: Idle, Detail: "another replica leads; " + o.switchedOff(kind(k)).String()}
 		}
 	}
 	if !o.active() {
@@ -121,15 +121,19 @@ func (o observation) right(k kind, wanted [kinds][]entry) bool {
 	return found != nil && equality.Semantic.DeepEqual(found.entries, wanted[k])
 }
 
-func switchedOff(k kind) Status {
-	return Status{State: Off, Detail: fmt.Sprintf("annotation %s=%s on the %s %s; to switch it on: sa-controller-manager webhook register "+
-		"--kubeconfig=/etc/kubernetes/admin.conf", Annotation, AnnotationOff, k, Name)}
+func (o observation) switchedOff(k kind) Status {
+	half := ""
+	if o.active() {
+		half = ", while the other configuration still binds (webhook unregister ends that)"
+	}
+	return Status{State: Off, Detail: fmt.Sprintf("annotation %s=%s on the %s %s%s; to switch it on: sa-controller-manager webhook register "+
+		"--kubeconfig=/etc/kubernetes/admin.conf", Annotation, AnnotationOff, k, Name, half)}
 }
 
 // remember recreates a configuration that was deleted while it was switched off, with the
 // annotation and without webhooks: the next leader could not know otherwise.
 func (o observation) remember(k kind) decision {
-	d := decision{status: switchedOff(k)}
+	d := decision{status: o.switchedOff(k)}
 	d.add(o, k, nil)
 	return d
 }

@@ -86,10 +86,13 @@ func TestPlan(t *testing.T) {
 			reason:     "the other one stays bound for all but the probe",
 			validating: right, want: "proving; create mutating: stage; update validating: passing",
 		},
-		"off": {reason: "one annotation is enough", mutating: none, validating: right, off: "mutating", proven: true, want: "off"},
+		"off": {reason: "one annotation is enough", mutating: none, validating: none, off: "mutating", proven: true, want: "off"},
+		"off in half": {
+			reason: "what still binds refuses Pods, and is said", mutating: none, validating: right, off: "mutating", proven: true, want: "off in half",
+		},
 		"off, then deleted": {
 			reason:     "the annotation went with the object and still counts",
-			validating: right, deleted: [kinds]last{goneOff}, proven: true, want: "off; again mutating, off: none",
+			validating: right, deleted: [kinds]last{goneOff}, proven: true, want: "off in half; again mutating, off: none",
 		},
 		"off, then both deleted": {
 			reason:  "a new leader would know of neither",
@@ -141,6 +144,9 @@ func shortNames() []string { return []string{"mutating", "validating"} }
 // describe puts a decision into the words of the table.
 func describe(o observation, decided decision) string {
 	words := []string{string(decided.status.State)}
+	if strings.Contains(decided.status.Detail, "still binds") {
+		words[0] += " in half"
+	}
 	for _, w := range decided.writes {
 		verb, off := "update ", ""
 		switch {

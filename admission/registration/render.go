@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -37,18 +36,12 @@ type entry = admissionregistrationv1.MutatingWebhook
 // entries returns the webhooks of the two configurations. Every field is set, including defaults,
 // so that the objects that the apiserver returns compare equal.
 func (s Spec) entries(caBundle []byte) (mutating, validating []entry) {
-	if len(s.MutatingRules) > 0 {
-		one := s.entry(mutateName, mutatePath, s.MutatingRules, caBundle)
-		one.ReinvocationPolicy = new(admissionregistrationv1.IfNeededReinvocationPolicy)
-		one.MatchConditions = slices.Concat(s.notCompleted(isComplete, notAMirror()), one.MatchConditions)
-		mutating = append(mutating, one)
-	}
-	if len(s.ValidatingRules) > 0 {
-		one := s.entry(validateName, validatePath, s.ValidatingRules, caBundle)
-		one.MatchConditions = slices.Concat(s.notCompleted(isSettled, notAHarmlessMirror()), one.MatchConditions)
-		validating = append(validating, one)
-	}
-	return mutating, validating
+	mutate := s.entry(mutateName, mutatePath, s.MutatingRules, caBundle)
+	mutate.ReinvocationPolicy = new(admissionregistrationv1.IfNeededReinvocationPolicy)
+	mutate.MatchConditions = slices.Concat(s.notCompleted(isComplete, notAMirror()), mutate.MatchConditions)
+	validate := s.entry(validateName, validatePath, s.ValidatingRules, caBundle)
+	validate.MatchConditions = slices.Concat(s.notCompleted(isSettled, notAHarmlessMirror()), validate.MatchConditions)
+	return []entry{mutate}, []entry{validate}
 }
 
 func (s Spec) entry(name, path string, rules []admission.Rule, caBundle []byte) entry {
@@ -63,7 +56,7 @@ func (s Spec) entry(name, path string, rules []admission.Rule, caBundle []byte) 
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNoneOnDryRun),
 		TimeoutSeconds:          new(wholeSeconds(s.Timeout)),
 		AdmissionReviewVersions: []string{"v1", "v1beta1"},
-		MatchConditions:         s.ownCondition(rules),
+		MatchConditions:         s.ownCondition(),
 	}
 }
 
@@ -82,48 +75,17 @@ func (s Spec) clientConfig(path string, caBundle []byte) admissionregistrationv1
 	}
 }
 
-// ownCondition excludes our own Pods, and the own objects that rules match; mostly there are none.
-func (s Spec) ownCondition(rules []admission.Rule) []admissionregistrationv1.MatchCondition {
-	var parts []string
-	if pods := (Object{Resource: "pods"}); s.Account != "" &&
-		slices.ContainsFunc(rules, func(r admission.Rule) bool { return reaches(r, pods) }) {
-		parts = append(parts, s.ownPods())
-	}
-	for _, object := range s.Own {
-		if slices.ContainsFunc(rules, func(r admission.Rule) bool { return reaches(r, object) }) {
-			parts = append(parts, object.condition())
-		}
-	}
-	if len(parts) == 0 {
+// ownCondition excludes the creation of Pods with our account in our namespace: neither alone says that a Pod
+// is ours.
+func (s Spec) ownCondition() []admissionregistrationv1.MatchCondition {
+	if s.Account == "" {
 		return nil
 	}
-	return []admissionregistrationv1.MatchCondition{{Name: ownConditionName, Expression: strings.Join(parts, " && ")}}
-}
-
-// ownPods excludes the creation of Pods with our account in our namespace: neither alone says that a Pod
-// is ours.
-func (s Spec) ownPods() string {
-	return fmt.Sprintf(`!(request.resource.group == "" && request.resource.resource == "pods" && request.operation == "CREATE" && `+
-		`has(request.namespace) && request.namespace == %s && object != null && has(object.spec) && `+
-		`has(object.spec.serviceAccountName) && object.spec.serviceAccountName == %s)`, strconv.Quote(s.Namespace), strconv.Quote(s.Account))
-}
-
-// reaches reports whether rule may match object. It ignores operations, versions and subresources.
-func reaches(rule admission.Rule, object Object) bool {
-	return (rule.Group == admission.Any || rule.Group == object.Group) &&
-		(rule.Resource == admission.Any || rule.Resource == object.Resource)
-}
-
-func (o Object) condition() string {
-	parts := []string{
-		fmt.Sprintf("request.resource.group == %s", strconv.Quote(o.Group)),
-		fmt.Sprintf("request.resource.resource == %s", strconv.Quote(o.Resource)),
-		fmt.Sprintf("has(request.name) && request.name == %s", strconv.Quote(o.Name)),
-	}
-	if o.Namespace != "" {
-		parts = append(parts, fmt.Sprintf("has(request.namespace) && request.namespace == %s", strconv.Quote(o.Namespace)))
-	}
-	return "!(" + strings.Join(parts, " && ") + ")"
+	return []admissionregistrationv1.MatchCondition{{Name: ownConditionName, Expression: fmt.Sprintf(
+		`!(request.resource.group == "" && request.resource.resource == "pods" && request.operation == "CREATE" && `+
+			`has(request.namespace) && request.namespace == %s && object != null && has(object.spec) && `+
+			`has(object.spec.serviceAccountName) && object.spec.serviceAccountName == %s)`, strconv.Quote(s.Namespace), strconv.Quote(s.Account)),
+	}}
 }
 
 func wholeSeconds(d time.Duration) int32 {

@@ -8,13 +8,9 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiadmission "k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/testutil"
@@ -29,11 +25,6 @@ func urlSpec() Spec {
 		ValidatingRules: []admission.Rule{
 			podCreation(),
 			{Resource: "pods", SubResource: "ephemeralcontainers", Operations: []admission.Operation{admission.Update}},
-		},
-		Own: []Object{
-			{Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "sa-controller-manager"},
-			{Resource: "secrets", Namespace: "kube-system", Name: "sa-controller-manager-webhook-ca"},
-			{Resource: "namespaces", Name: "kube-system"},
 		},
 	}
 }
@@ -69,9 +60,6 @@ func TestEntries(t *testing.T) {
 	want.Rules = admission.RulesWithOperations(spec.ValidatingRules)
 	want.ReinvocationPolicy, want.MatchConditions = nil, []admissionregistrationv1.MatchCondition{notAHarmlessMirror()}
 	testutil.Check(t, "validating", []entry{want}, validating)
-	if mutating, validating := (Spec{Mode: URL}).entries(nil); len(mutating)+len(validating) > 0 {
-		t.Errorf("without a rule there is %v and %v, want no webhook", mutating, validating)
-	}
 }
 
 func TestEntriesOfAService(t *testing.T) {
@@ -86,60 +74,6 @@ func TestEntriesOfAService(t *testing.T) {
 	testutil.Check(t, "result", want, mutating[0].ClientConfig)
 	testutil.Check(t, "URL", "https://sa-controller-manager-webhook.kube-system.svc:443/mutate", serviceSpec().Endpoint(mutatePath))
 	testutil.Check(t, "URL of IPv6", "https://[::1]:1/mutate", Spec{Mode: URL, Host: "::1", Port: 1}.Endpoint(mutatePath))
-}
-
-// TestOwnObjectsAreExcluded: kube-apiserver calls the webhook for none of the process's own
-// objects, and the conditions can be evaluated for every other request that the rules match.
-func TestOwnObjectsAreExcluded(t *testing.T) {
-	t.Parallel()
-	const lease, caSecret = "sa-controller-manager", "sa-controller-manager-webhook-ca"
-	leases, secrets := coordinationv1.SchemeGroupVersion.WithResource("leases"), corev1.SchemeGroupVersion.WithResource("secrets")
-	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
-	all := []admission.Operation{admission.Any}
-	everything := admission.Rule{Group: "*", Resource: "*", SubResource: "*", Operations: all}
-	for name, tc := range map[string]struct {
-		rule            admission.Rule
-		resource        schema.GroupVersionResource
-		namespace, name string
-		deletion        bool // there is no object, as in deletecollection
-		excluded        bool
-	}{
-		"own Lease":     {rule: everything, resource: leases, namespace: "kube-system", name: lease, excluded: true},
-		"own Namespace": {rule: everything, resource: namespaces, namespace: "kube-system", name: "kube-system", excluded: true},
-		"own Secret, core group": {
-			rule: admission.Rule{Resource: "*", Operations: all}, resource: secrets, namespace: "kube-system", name: caSecret, excluded: true,
-		},
-		"own Lease, any group": {
-			rule: admission.Rule{Group: "*", Resource: "leases", Operations: all}, resource: leases, namespace: "kube-system", name: lease,
-			excluded: true,
-		},
-		"rules for Pods": {rule: podCreation(), resource: secrets, namespace: "kube-system", name: caSecret},
-		"rules of another group": {
-			rule: admission.Rule{Group: "example.org", Resource: "namespaces", Operations: all}, resource: namespaces, name: "kube-system",
-		},
-		"another Lease":                  {rule: everything, resource: leases, namespace: "kube-system", name: "other"},
-		"same name, another namespace":   {rule: everything, resource: leases, namespace: "default", name: lease},
-		"same name, another resource":    {rule: everything, resource: leases, namespace: "kube-system", name: caSecret},
-		"generated name":                 {rule: everything, resource: secrets, namespace: "kube-system"},
-		"all of a namespace are deleted": {rule: everything, resource: secrets, namespace: "kube-system", deletion: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			spec := urlSpec()
-			spec.ValidatingRules = []admission.Rule{tc.rule}
-			_, validating := spec.entries(nil)
-			var object runtime.Object
-			operation := apiadmission.Create
-			if object = (&corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}); tc.deletion {
-				object, operation = nil, apiadmission.Delete
-			}
-			attributes := apiadmission.NewAttributesRecord(object, nil, schema.GroupVersionKind{}, tc.namespace, tc.name, tc.resource, "", operation,
-				nil, false, &user.DefaultInfo{Name: "jane"})
-			result := compile(t, validating[0]).Match(t.Context(),
-				&apiadmission.VersionedAttributes{Attributes: attributes, VersionedObject: apiadmission.NewLazyObject(object)}, nil, nil)
-			testutil.Must(t, result.Error)
-			testutil.Check(t, "kube-apiserver calls the webhook", !tc.excluded, result.Matches)
-		})
-	}
 }
 
 // TestOwnPodsAreExcluded: our namespace or our account alone does not make a Pod ours.
@@ -168,25 +102,5 @@ func TestOwnPodsAreExcluded(t *testing.T) {
 		spec.Namespace = tc.ours
 		entries, _ := spec.entries(nil)
 		testutil.Check(t, name+": exempt", tc.want, compile(t, entries[0]).exempts(t, tc.request))
-	}
-}
-
-func TestValidate(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		change func(*Spec)
-		want   string // none if empty
-	}{
-		"none":            {change: func(s *Spec) { *s = Spec{Mode: None} }},
-		"broad":           {change: func(s *Spec) { s.ValidatingRules[0].Resource = "*" }, want: "--webhook-allow-broad-rules"},
-		"broad group":     {change: func(s *Spec) { s.MutatingRules[0].Group = "*" }, want: `"CREATE pods.*"`},
-		"broad, allowed":  {change: func(s *Spec) { s.MutatingRules[0].Group, s.AllowBroadRules = "*", true }},
-		"all subresource": {change: func(s *Spec) { s.MutatingRules[0].SubResource = "*" }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			spec := urlSpec()
-			tc.change(&spec)
-			testutil.CheckError(t, "Validate", tc.want, spec.Validate())
-		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apiserver/pkg/util/filesystem"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -40,6 +41,7 @@ type StaticFiles struct {
 
 	config     StaticFilesConfig
 	keep, asks *reconcile.Runner[string]
+	writes     *rate.Limiter
 
 	mu       sync.Mutex    // of what follows
 	contents [kinds][]byte // last written or found right; nil before
@@ -53,7 +55,10 @@ type StaticFiles struct {
 // NewStaticFiles returns StaticFiles that do not run yet. The spec must be valid.
 func NewStaticFiles(config StaticFilesConfig) *StaticFiles {
 	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
-	s := &StaticFiles{board: board{metrics: config.Metrics}, config: config}
+	s := &StaticFiles{
+		board: board{metrics: config.Metrics}, config: config,
+		writes: rate.NewLimiter(rate.Every(writeInterval), writeBurst),
+	}
 	loop := func(name string, sync func(context.Context) error) *reconcile.Runner[string] {
 		return reconcile.New(reconcile.Config[string]{
 			Name: name, Workers: 1, Sync: func(ctx context.Context, _ string) error { return sync(ctx) },
@@ -149,7 +154,11 @@ func (s *StaticFiles) write(ctx context.Context) error {
 		path := kind(k).staticPath(s.config.Dir)
 		if s.contents[k] != nil && !bytes.Equal(s.contents[k], found[k]) {
 			s.config.Metrics.repaired()
-			s.show(ctx, Status{State: Repairing, Detail: path + " was changed or removed by another process"})
+			s.show(ctx, Status{State: Repairing, Detail: path + " was changed or removed by another process, perhaps a second one with this directory"})
+		}
+		if !s.writes.AllowN(s.config.Clock.Now(), 1) {
+			s.keep.AddAfter(s.config.Dir, writeInterval)
+			return nil
 		}
 		if err := writeStatic(path, content); err != nil {
 			return err

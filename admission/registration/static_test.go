@@ -378,6 +378,27 @@ func TestStaticProofExpires(t *testing.T) {
 }
 
 // TestStaticRepairs: what another process does to a bound file is repaired, a removal after one proof.
+// TestStaticFight: a client that rewrites a file again and again costs a bounded number of writes, as in the API.
+func TestStaticFight(t *testing.T) {
+	static(t, func(t *testing.T, h *host) {
+		s := h.run()
+		h.walk(s, step{after: 3 * time.Second, state: Registered})
+		repairs := 0
+		for range 60 * 10 {
+			testutil.Must(t, os.Truncate(validating.staticPath(h.dir), 0))
+			s.keep.Add(h.dir)
+			pause(100 * time.Millisecond)
+			if info, err := os.Stat(validating.staticPath(h.dir)); err == nil && info.Size() > 0 {
+				repairs++
+			}
+		}
+		if most := writeBurst + int(time.Minute/writeInterval); repairs == 0 || repairs > most {
+			t.Errorf("%d repairs in a minute, want at most %d", repairs, most)
+		}
+		h.walk(s, step{after: 2 * staticPoll, state: Registered})
+	})
+}
+
 func TestStaticRepairs(t *testing.T) {
 	const both, repairs = "mutate,probe;validate", "sacm_webhook_registration_repairs_total"
 	static(t, func(t *testing.T, h *host) {

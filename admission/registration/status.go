@@ -5,8 +5,6 @@ package registration
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"sync/atomic"
 
 	"k8s.io/klog/v2"
@@ -43,14 +41,6 @@ func (s Status) String() string {
 		return string(s.State)
 	}
 	return string(s.State) + ": " + s.Detail
-}
-
-// Check returns an error if the registration is not as intended. A user may intend that it is off.
-func (s Status) Check() error {
-	if slices.Contains([]State{Registered, Off, Idle}, s.State) {
-		return nil
-	}
-	return errors.New(s.String())
 }
 
 // board has the present status.

@@ -108,8 +108,8 @@ func readCase(t *testing.T, file string) podCase {
 
 func (tc podCase) plugin(t *testing.T) *Plugin {
 	t.Helper()
-	config, err := ParseConfig(tc.Config)
-	testutil.Must(t, err)
+	config := DefaultConfig()
+	testutil.Must(t, yaml.UnmarshalStrict(tc.Config, &config))
 	w := newWorld()
 	if tc.Accounts == nil {
 		w = newWorld(account(testNamespace, defaultAccount))

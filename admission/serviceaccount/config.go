@@ -5,14 +5,10 @@ package serviceaccount
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 )
 
 // TokenMode is the form in which a Pod gets its token.
@@ -25,7 +21,7 @@ const (
 	Secret TokenMode = "secret"
 )
 
-// Config is the plugin's own configuration. Start from DefaultConfig: a zero Config
+// Config has the fields of upstream's plugin, and what flags say. Start from DefaultConfig: a zero Config
 // mounts nothing.
 type Config struct {
 	// LimitSecretReferences lets Pods refer only to Secrets that their account lists. It applies to
@@ -48,32 +44,6 @@ func DefaultConfig() Config {
 // Ordinary reports whether the plugin does what the policy does that completes Pods (podpolicy.Completion).
 func (c Config) Ordinary() bool {
 	return c.MountServiceAccountToken && !c.LimitSecretReferences && c.Mode == Projected
-}
-
-// ParseConfig decodes YAML or JSON over the defaults. Field names are case-sensitive; unknown and
-// duplicate ones are errors. Empty data returns the defaults.
-func ParseConfig(data []byte) (Config, error) {
-	config := DefaultConfig()
-	document, err := yaml.YAMLToJSONStrict(data)
-	if err != nil {
-		return Config{}, fmt.Errorf("read the configuration of admission plugin %s: %w", Name, err)
-	}
-	strict, err := json.UnmarshalStrict(document, &config)
-	if err := errors.Join(append(strict, err)...); err != nil {
-		return Config{}, fmt.Errorf("read the configuration of admission plugin %s: %w", Name, err)
-	}
-	if err := config.Validate(); err != nil {
-		return Config{}, err
-	}
-	return config, nil
-}
-
-// Validate returns an error if the configuration is invalid.
-func (c Config) Validate() error {
-	if c.Mode != Projected && c.Mode != Secret {
-		return fmt.Errorf("admission plugin %s: mode: %q is neither %q nor %q", Name, c.Mode, Projected, Secret)
-	}
-	return nil
 }
 
 // Dependencies give the plugin access to accounts and tokens. All functions must be safe for

@@ -5,6 +5,7 @@ package serviceaccount
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,13 +74,13 @@ func (d *Dependencies) liveAccount(ctx context.Context, name cache.ObjectName) (
 }
 
 // createdAccount creates the account and reads it, because it may have existed with other content.
-// It is still missing if the namespace is terminating.
+// It is still missing if the namespace is terminating, or if a quota, a policy or a webhook keeps it away.
 func (d *Dependencies) createdAccount(ctx context.Context, name cache.ObjectName) (_ *corev1.ServiceAccount, made bool, _ error) {
 	d.Metrics.lookup(sourceCreated)
 	made, ensureErr := d.Ensure(ctx, name.Namespace, name.Name)
 	account, err := d.liveAccount(ctx, name)
 	if ensureErr != nil && apierrors.IsNotFound(err) {
-		return nil, false, ensureErr
+		err = fmt.Errorf("%w, because it cannot be created: %w", err, ensureErr)
 	}
 	return account, made, err
 }

@@ -44,6 +44,7 @@ func TestLookup(t *testing.T) {
 	}
 	const (
 		broken      = "Internal error occurred: error looking up service account shop/default: boom"
+		keptAway    = ", because it cannot be created: "
 		webMissing  = `pods "web" is forbidden: error looking up service account shop/web: serviceaccount "web" not found`
 		webBroken   = "Internal error occurred: error looking up service account shop/web: boom"
 		webDeadline = "Internal error occurred: error looking up service account shop/web: context deadline exceeded"
@@ -89,13 +90,12 @@ func TestLookup(t *testing.T) {
 		"QuotaExhausted": {
 			reason: "the user's own quota or policy, as in kube-apiserver", ensure: refusesWith(apierrors.NewForbidden(
 				corev1.Resource("serviceaccounts"), "default", errors.New("exceeded quota: q"))),
-			want: want{code: 403, gets: 1, message: `pods "web" is forbidden: error looking up service account shop/default: ` +
+			want: want{code: 403, gets: 1, message: missing + keptAway +
 				`serviceaccounts "default" is forbidden: exceeded quota: q`},
 		},
 		"PolicyInvalid": {
 			reason: "a policy chooses its code", ensure: refusesWith(apierrors.NewInvalid(schema.GroupKind{Kind: "ServiceAccount"}, "default", nil)),
-			want: want{code: 403, gets: 1, message: `pods "web" is forbidden: error looking up service account shop/default: ` +
-				`ServiceAccount "default" is invalid`},
+			want: want{code: 403, gets: 1, message: missing + keptAway + `ServiceAccount "default" is invalid`},
 		},
 		"Slash": {
 			reason: "client-go does not even ask", pod: `{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "a/b"}}`,
@@ -106,8 +106,14 @@ func TestLookup(t *testing.T) {
 			want: want{code: 500, gets: 1, message: "Internal error occurred: error looking up service account shop/web: slow down"},
 		},
 		"CreateRefused": {
-			reason: "what keeps the account from being created is the reason of the refusal", ensure: fails,
-			want: want{code: 500, message: broken, gets: 1},
+			reason: "the API answers that the account is missing, and what keeps it away is no failure of the webhook", ensure: fails,
+			want: want{code: 403, message: missing + keptAway + "boom", gets: 1},
+		},
+		"WebhookOfOthersFails": {
+			reason: "kube-apiserver's own plugin says 403, too", ensure: refusesWith(apierrors.NewInternalError(
+				errors.New(`failed calling webhook "accounts.example.com": connection refused`))),
+			want: want{code: 403, gets: 1, message: missing + keptAway +
+				`Internal error occurred: failed calling webhook "accounts.example.com": connection refused`},
 		},
 		"CreateRefusedButThere": {reason: "another process has created it", ensure: fails, stored: "default", want: want{gets: 1}},
 		"AlreadyThere": {

@@ -167,7 +167,7 @@ func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *p
 }
 
 // accountRefusal has upstream's text, and its status unless the API fails: then the Pod may be fine. What
-// else the API says is about the name or the namespace, such as a quota that keeps the account away.
+// else the API says is about the name or the namespace, also where it cannot create the account.
 func accountRefusal(request *admission.Request, name cache.ObjectName, err error) error {
 	if errors.Is(err, errTooManyWaiters) {
 		return tooManyWaiters()

@@ -75,7 +75,7 @@ func serveCommand() *cobra.Command {
 		Short: "Serve each key of a directory on a socket of its own",
 		Long: `Serve each key NAME.yaml of --keys-dir on --socket-dir/NAME.sock. A file that is
 added, changed or removed takes effect without a restart. A file with an error keeps the key that it
-replaces, and is tried again. While a key cannot be served, --socket-dir/not-served says which and why.
+replaces, and is tried again. While a key does not sign, --socket-dir/not-served says which and why.
 A PIN that a token has refused is never tried again: --socket-dir/refused-pins has a hash of it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), keysDir, socketDir) },

@@ -11,17 +11,15 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
 	"github.com/ThalesGroup/crypto11"
 	"github.com/miekg/pkcs11"
 	"go.step.sm/crypto/kms/uri"
-	"sa-controller-manager/internal/atomicfile"
 )
 
 // hsm is the backend of pkcs11 URIs (RFC 7512). A token that was removed or restarted takes its
@@ -56,16 +54,21 @@ func newPKCS11(u *uri.URI) (backend, error) {
 	return h, nil
 }
 
+// logins has a mutex for each module, by path: one key of it is opened at a time. Two keys of one token with the same
+// wrong PIN would be two attempts.
+var logins sync.Map //nolint:gochecknoglobals // a module is initialized for the whole process
+
 // login opens the token. The caller holds mu.
 func (h *hsm) login() error {
 	if h.token != nil {
 		return nil
 	}
-	if _, err := os.Stat(h.config.Path); err != nil {
+	config := h.config
+	var err error
+	if config.Path, err = filepath.EvalSymlinks(config.Path); err != nil {
 		return fmt.Errorf("module-path: %w: want the library that came with the HSM", err)
 	}
-	data, err := os.ReadFile(h.pinFile)
-	config := h.config
+	data, err := readFile(h.pinFile)
 	config.Pin = strings.TrimSpace(string(data))
 	if err == nil && config.Pin == "" { // it may be about to be written
 		err = fmt.Errorf("%s is empty", h.pinFile)
@@ -73,13 +76,19 @@ func (h *hsm) login() error {
 	if err != nil {
 		return fmt.Errorf("pin-source: %w", err)
 	}
-	refusedPINs.Lock()
-	defer refusedPINs.Unlock()
-	pin, err := pinOf(strings.Join([]string{config.Path, config.TokenLabel, config.TokenSerial}, "\n"), config.Pin)
+	mutex, _ := logins.LoadOrStore(config.Path, &sync.Mutex{})
+	login, _ := mutex.(*sync.Mutex)
+	login.Lock()
+	defer login.Unlock()
+	token, err := identify(config)
+	if err != nil {
+		return fmt.Errorf("open token: %w: compare token or serial with pkcs11-tool --module LIBRARY --list-token-slots", err)
+	}
+	pin, err := pinOf(token, config.Pin)
 	if err != nil {
 		return err
 	}
-	if reason := refusedPINs.reasons[pin]; reason != "" {
+	if reason := refusedPINs.reason(pin); reason != "" {
 		return h.refused(reason)
 	}
 	h.token, err = crypto11.Configure(&config)
@@ -93,11 +102,41 @@ func (h *hsm) login() error {
 	}
 	switch {
 	case reason != "":
-		return errors.Join(h.refused(reason), refusedPINs.add(pin, reason))
+		refusedPINs.add(pin, reason)
+		return h.refused(reason)
 	case err != nil:
-		return fmt.Errorf("open token: %w: compare token or serial with pkcs11-tool --module LIBRARY --list-token-slots", err)
+		return fmt.Errorf("open token: %w", err)
 	}
 	return nil
+}
+
+// identify returns what the module says which token it is: a URI may name one in several ways. The caller lets no
+// other key of the module be opened meanwhile.
+func identify(config crypto11.Config) (string, error) {
+	module := pkcs11.New(config.Path)
+	if module == nil {
+		return "", errors.New("the library cannot be loaded")
+	}
+	defer module.Destroy()
+	if err := module.Initialize(); err == nil {
+		defer func() { _ = module.Finalize() }()
+	} else if !errors.Is(err, pkcs11.Error(pkcs11.CKR_CRYPTOKI_ALREADY_INITIALIZED)) { // as it is while a key is open
+		return "", err
+	}
+	slots, err := module.GetSlotList(true)
+	if err != nil {
+		return "", fmt.Errorf("list the slots: %w", err)
+	}
+	for _, slot := range slots {
+		info, err := module.GetTokenInfo(slot)
+		if err != nil {
+			return "", err
+		}
+		if config.TokenLabel != "" && info.Label == config.TokenLabel || config.TokenSerial != "" && info.SerialNumber == config.TokenSerial {
+			return strings.Join([]string{info.ManufacturerID, info.Model, info.SerialNumber, info.Label}, "\n"), nil
+		}
+	}
+	return "", errors.New("could not find PKCS#11 token")
 }
 
 // refused is the same error after one attempt and without another one.
@@ -185,14 +224,19 @@ func pinOf(token, pin string) (string, error) {
 	return base64.RawStdEncoding.EncodeToString(hash), err
 }
 
-func (m *pinMemory) add(pin, reason string) error {
+func (m *pinMemory) reason(pin string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reasons[pin]
+}
+
+// add remembers a PIN at once, before the process may be killed. An error is that of the next pass.
+func (m *pinMemory) add(pin, reason string) {
+	m.mu.Lock()
 	if m.reasons == nil {
 		m.reasons = map[string]string{}
 	}
-	m.reasons[pin] = reason
-	if m.path == "" {
-		return nil
-	}
-	data, err := json.Marshal(m.reasons)
-	return errors.Join(err, atomicfile.Write(m.path, data, 0o600))
+	m.reasons[pin], m.unsaved = reason, true
+	m.mu.Unlock()
+	_ = m.save()
 }

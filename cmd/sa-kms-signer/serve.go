@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +15,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"k8s.io/klog/v2"
-	"sa-controller-manager/internal/atomicfile"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
 )
 
@@ -25,7 +29,17 @@ const (
 	// resync is how often --keys-dir is read. A file that is being written is read again soon.
 	resync = 2 * time.Second
 
-	// notServed is a file beside the sockets with a line for each key that cannot be served. Without one there is no
+	// slow is how long the opening of a key takes before the log says so: the backends' own timeouts are shorter.
+	slow = 20 * time.Second
+
+	// proofAge is how long a signature proves that a key signs. While any key fails, every key is asked at each pass: a
+	// PKCS#11 library is initialized again once none of its keys holds it.
+	proofAge = 30 * time.Second
+
+	// stopTimeout is for what a backend does after SIGTERM. It is longer than a signature and the drain of a socket.
+	stopTimeout = 5 * time.Second
+
+	// notServed is a file beside the sockets with a line for each key that does not sign now. Without one there is no
 	// such file.
 	notServed = "not-served"
 
@@ -40,20 +54,34 @@ const (
 	maxQPS = 1e6
 )
 
-// servers are the keys that are served.
+// servers are the keys of --keys-dir. One goroutine has them and waits for no backend: what may wait runs aside.
 type servers struct {
 	keysDir, socketDir string
-	running            map[string]*running // by name
-	failed             map[string]error    // why others are not, by name
+	keys               map[string]*served // by name
+	failed             map[string]error   // what the last pass found, by name
+	ended              chan struct{}      // an opening has ended
+	serving            sync.WaitGroup
 	fail               context.CancelCauseFunc
 }
 
-// running is one key that is served.
-type running struct {
-	spec keySpec
-	stop context.CancelFunc
-	done chan struct{}
+// served is one file of --keys-dir. It is the signing.Signer and the signing.KeySource of its socket.
+type served struct {
+	key     atomic.Pointer[key] // nil: none is served
+	stop    context.CancelFunc  // of the socket; nil: there is none
+	opening *opening            // nil: none is being opened
+	begun   time.Time           // when the last opening began
+	err     error               // why the last opening failed
 }
+
+// opening is a key that is looked for. Its fields may be read once ended is closed.
+type opening struct {
+	spec  keySpec
+	ended chan struct{}
+	key   *key
+	err   error
+}
+
+var errOpening = errors.New("the key is being opened")
 
 // serve serves the keys of a directory until ctx ends. A key that cannot be served is tried again, while the
 // others are served. It is an error if a server ends by itself.
@@ -61,48 +89,62 @@ func serve(ctx context.Context, keysDir, socketDir string) error {
 	if err := errors.Join(checkDirectory("keys-dir", keysDir), checkDirectory("socket-dir", socketDir)); err != nil {
 		return err
 	}
+	lock, err := os.Open(socketDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("--socket-dir=%s: %w: want a directory that no other sa-kms-signer uses", socketDir, err)
+	}
 	if err := refusedPINs.load(socketDir); err != nil {
 		return err
 	}
 	ctx, fail := context.WithCancelCause(ctx)
-	s := &servers{keysDir: keysDir, socketDir: socketDir, running: map[string]*running{}, fail: fail}
-	defer func() {
-		for name := range s.running {
-			s.stop(name)
-		}
-	}()
+	s := &servers{keysDir: keysDir, socketDir: socketDir, keys: map[string]*served{}, ended: make(chan struct{}, 1), fail: fail}
+	ticker := time.NewTicker(resync)
+	defer ticker.Stop()
 	for {
-		s.report(ctx, s.sync(ctx))
+		s.report(ctx, s.pass(ctx))
 		select {
 		case <-ctx.Done():
+			done := make(chan struct{})
+			go func() { s.serving.Wait(); close(done) }()
+			select {
+			case <-done:
+			case <-time.After(stopTimeout):
+				klog.FromContext(ctx).Info("Ending without the answer of a backend")
+			}
 			return context.Cause(ctx)
-		case <-time.After(resync):
+		case <-ticker.C:
+		case <-s.ended:
 		}
 	}
 }
 
 // report logs the errors by name that are not the last ones, and keeps a file of all for a readiness probe.
 func (s *servers) report(ctx context.Context, failed map[string]error) {
-	same := func(a, b error) bool { return a != nil && b != nil && a.Error() == b.Error() }
-	if s.failed != nil && maps.EqualFunc(failed, s.failed, same) {
-		return
-	}
-	var lines strings.Builder
+	path, lines := filepath.Join(s.socketDir, notServed), ""
 	for _, name := range slices.Sorted(maps.Keys(failed)) {
-		_, _ = fmt.Fprintln(&lines, failed[name])
-		if !same(failed[name], s.failed[name]) {
-			klog.FromContext(ctx).Error(failed[name], "Failed to serve a key, trying again; what was served of it before stays")
+		lines += failed[name].Error() + "\n"
+	}
+	var err error
+	if lines == "" {
+		if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	} else if before, _ := os.ReadFile(path); string(before) != lines {
+		if err = writeFile(path, []byte(lines)); err != nil {
+			_ = os.WriteFile(path, nil, 0o600) // a full disk has room for this
 		}
 	}
-	path := filepath.Join(s.socketDir, notServed)
-	var err error
-	if lines.Len() > 0 {
-		err = atomicfile.Write(path, []byte(lines.String()), 0o600)
-	} else if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to say for the readiness probe which keys are not served")
+		failed[notServed] = fmt.Errorf("say for the readiness probe which keys do not sign: %w", err)
+	}
+	for name, err := range failed {
+		if last := s.failed[name]; !errors.Is(err, errOpening) && (last == nil || last.Error() != err.Error()) {
+			klog.FromContext(ctx).Error(err, "Failed to serve a key, trying again; what was served of it before stays")
+		}
 	}
 	s.failed = failed
 }
@@ -114,87 +156,136 @@ func checkDirectory(flag, dir string) error {
 	return nil
 }
 
-// sync starts, restarts and stops servers until they are those of the directory. A file with an error
-// changes nothing for its key, nor for another one: all are opened side by side, since a backend that is away
-// answers late. It returns the errors by name.
-func (s *servers) sync(ctx context.Context) map[string]error {
+// pass follows the directory, and returns by name which keys do not sign now, and why. A file with an error changes
+// nothing for its key, nor for another one, and a directory that cannot be read changes nothing at all.
+func (s *servers) pass(ctx context.Context) map[string]error {
 	failed := map[string]error{}
-	paths, err := filepath.Glob(keyFile(s.keysDir, "*"))
+	if err := refusedPINs.save(); err != nil {
+		failed["refused-pins"] = err
+	}
+	files, err := os.ReadDir(s.keysDir)
 	if err != nil {
-		failed[""] = err
-		return failed
+		failed["--keys-dir"] = fmt.Errorf("--keys-dir: %w: the keys that are served stay", err)
 	}
-	gone := maps.Clone(s.running)
-	type opened struct {
-		name string
-		spec keySpec
-		key  *key
-		err  error
+	there := map[string]bool{}
+	for _, file := range files {
+		if name, is := strings.CutSuffix(file.Name(), ".yaml"); is {
+			there[name] = true
+			s.keys[name] = cmp.Or(s.keys[name], &served{})
+		}
 	}
-	results, opening := make(chan opened), 0
-	for _, path := range paths {
-		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
-		delete(gone, name)
-		spec, err := readSpec(path)
-		if err != nil {
+	for name, k := range s.keys {
+		if err == nil && !there[name] {
+			k.giveUp()
+			if k.stop != nil {
+				klog.FromContext(ctx).Info("Stopped serving a key whose file was removed", "key", name)
+				k.stop()
+			}
+			delete(s.keys, name)
+		} else if err := s.follow(ctx, name, k); err != nil {
 			failed[name] = err
-			continue
 		}
-		if r := s.running[name]; r == nil || r.spec != spec {
-			opening++
-			go func() {
-				k, err := openKey(name, spec)
-				results <- opened{name, spec, k, err}
-			}()
-		}
-	}
-	for range opening {
-		result := <-results
-		if result.err == nil {
-			result.err = s.start(ctx, result.name, result.spec, result.key)
-		}
-		if result.err != nil {
-			failed[result.name] = result.err
-		}
-	}
-	for name := range gone {
-		klog.FromContext(ctx).Info("Stopped serving a key whose file was removed", "key", name)
-		s.stop(name)
 	}
 	return failed
 }
 
-// start serves a key in place of the one that has its name.
-func (s *servers) start(ctx context.Context, name string, spec keySpec, k *key) error {
-	s.stop(name)
-	server, err := external.Listen(external.Config{
-		//nolint:gosec // no negative user ID on Linux
-		Path: filepath.Join(s.socketDir, name+".sock"), Mode: 0o600, AllowedUIDs: []uint32{uint32(os.Getuid())},
-		Signer: k, Keys: k, Check: checkPayload,
-		MaxTokenExpiration: maxTokenExpiration, RefreshHint: refreshHint, QPS: maxQPS,
-	})
+// follow makes the key that of its file, and returns why it does not sign.
+func (s *servers) follow(ctx context.Context, name string, k *served) error {
+	spec, err := readSpec(keyFile(s.keysDir, name))
 	if err != nil {
-		k.backend.close()
-		return fmt.Errorf("key %s: %w", name, err)
+		return err
 	}
-	klog.FromContext(ctx).Info("Serving a key", "key", name, "keyID", k.public.ID, "algorithm", k.public.Algorithm)
-	serving, stop := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("key", name)))
-	r := &running{spec: spec, stop: stop, done: make(chan struct{})}
-	s.running[name] = r
+	if k.opening != nil {
+		select {
+		case <-k.opening.ended:
+			if k.err = k.opening.err; k.err == nil {
+				k.err = s.start(ctx, name, k, k.opening.key)
+			}
+			k.opening = nil
+		default:
+			switch waits := time.Since(k.begun); {
+			case k.opening.spec != spec:
+				k.giveUp()
+			case waits > slow:
+				return spec.failed(name, fmt.Errorf("the backend has not answered since %s", k.begun.UTC().Format(time.TimeOnly)))
+			default:
+				return cmp.Or(k.err, spec.failed(name, errOpening))
+			}
+		}
+	}
+	if now := k.key.Load(); now != nil && now.spec == spec {
+		return now.proved(len(s.failed) > 0)
+	}
+	if time.Since(k.begun) < resync {
+		return k.err
+	}
+	o := &opening{spec: spec, ended: make(chan struct{})}
+	k.opening, k.begun = o, time.Now()
 	go func() {
-		defer close(r.done)
-		defer k.backend.close()
+		o.key, o.err = openKey(name, spec)
+		close(o.ended)
+		select {
+		case s.ended <- struct{}{}:
+		default:
+		}
+	}()
+	return cmp.Or(k.err, spec.failed(name, errOpening))
+}
+
+// giveUp leaves an opening to itself, which may never end.
+func (k *served) giveUp() {
+	if o := k.opening; o != nil {
+		go func() {
+			if <-o.ended; o.key != nil {
+				o.key.backend.close()
+			}
+		}()
+	}
+	k.opening, k.err = nil, nil
+}
+
+// start serves a key, on the socket of the previous one of its name if there is one.
+func (s *servers) start(ctx context.Context, name string, k *served, found *key) error {
+	logger := klog.FromContext(ctx).WithValues("key", name)
+	var server *external.Server
+	if k.stop == nil {
+		var err error
+		server, err = external.Listen(external.Config{
+			//nolint:gosec // no negative user ID on Linux
+			Path: filepath.Join(s.socketDir, name+".sock"), Mode: 0o600, AllowedUIDs: []uint32{uint32(os.Getuid())},
+			Signer: k, Keys: k, Check: checkPayload,
+			MaxTokenExpiration: maxTokenExpiration, RefreshHint: refreshHint, QPS: maxQPS,
+		})
+		if err != nil {
+			go found.backend.close()
+			return fmt.Errorf("key %s: %w", name, err)
+		}
+	}
+	logger.Info("Serving a key", "keyID", found.public.ID, "algorithm", found.public.Algorithm)
+	if previous := k.key.Swap(found); previous != nil {
+		go previous.backend.close()
+	}
+	if server == nil {
+		return nil
+	}
+	var serving context.Context
+	serving, k.stop = context.WithCancel(klog.NewContext(ctx, logger))
+	s.serving.Go(func() {
 		if err := server.Run(serving); err != nil {
 			s.fail(fmt.Errorf("key %s: %w", name, err))
 		}
-	}()
+		k.key.Load().backend.close()
+	})
 	return nil
 }
 
-func (s *servers) stop(name string) {
-	if r := s.running[name]; r != nil {
-		r.stop()
-		<-r.done
-		delete(s.running, name)
-	}
+// Keys implements signing.KeySource.
+func (k *served) Keys() *signing.KeySet { return k.key.Load().keys }
+
+// Sign implements signing.Signer, with the header of KEP-740 in every style. The client verifies the
+// signature with the public half that it has pinned.
+func (k *served) Sign(ctx context.Context, _ signing.HeaderStyle, payload string) (header, signature string, err error) {
+	now := k.key.Load()
+	signature, err = now.askFor(ctx, payload)
+	return now.header, signature, err
 }

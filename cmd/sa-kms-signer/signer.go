@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -29,79 +30,135 @@ const (
 	maxPending = 16
 )
 
-// A key signs tokens with one key of a backend. It is a signing.Signer and a signing.KeySource.
+// A key signs tokens with one key of a backend.
 type key struct {
+	name    string
+	spec    keySpec
 	backend backend
 	public  signing.PublicKey
 	keys    *signing.KeySet
 	header  string
 	pending chan struct{}
+
+	mu     sync.Mutex
+	signed time.Time // when the backend answered a probe last; zero: in doubt
+	err    error     // why it does not sign; a probe alone takes it back
+	probed time.Time // when the probe began that has no answer yet; zero: there is none
 }
 
 // openKey finds the key in its backend and has it sign a probe, so that a key that cannot sign, or
-// that is another one than the backend shows, is refused before it is served.
+// that is another one than the backend shows, is refused before it is served. It takes as long as the backend does.
 func openKey(name string, spec keySpec) (*key, error) {
 	b, err := spec.backend(name)
 	if err != nil {
 		return nil, spec.failed(name, err)
 	}
-	k, err := probed(b, spec.Algorithm)
-	if err != nil {
+	k := &key{name: name, spec: spec, backend: b, pending: make(chan struct{}, maxPending)}
+	if err := k.open(); err != nil {
 		b.close()
 		return nil, spec.failed(name, err)
 	}
 	return k, nil
 }
 
-func probed(b backend, kind string) (*key, error) {
-	found, err := b.find()
+func (k *key) open() error {
+	found, err := k.backend.find()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	public, err := signing.NewPublicKey(found)
+	if k.public, err = signing.NewPublicKey(found); err != nil {
+		return err
+	}
+	if is := signing.KindOf(k.public); is != k.spec.Algorithm {
+		return fmt.Errorf("the key is %s, and %s is asked for: name another key or its algorithm", is, k.spec.Algorithm)
+	}
+	header, err := json.Marshal(map[string]string{"alg": k.public.Algorithm, "kid": k.public.ID, "typ": "JWT"})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if is := signing.KindOf(public); is != kind {
-		return nil, fmt.Errorf("the key is %s, and %s is asked for: name another key or its algorithm", is, kind)
-	}
-	header, err := json.Marshal(map[string]string{"alg": public.Algorithm, "kid": public.ID, "typ": "JWT"})
-	if err != nil {
-		return nil, err
-	}
-	k := &key{
-		backend: b, public: public, keys: signing.NewKeySet(public),
-		header: base64.RawURLEncoding.EncodeToString(header), pending: make(chan struct{}, maxPending),
-	}
-	_, signature, err := k.Sign(context.Background(), signing.JWTHeader, probe)
-	if err != nil {
-		return nil, fmt.Errorf("the key does not sign: %w", err)
-	}
-	if err := public.Verify(k.header, probe, signature); err != nil {
-		return nil, fmt.Errorf("the key signs with another private half: %w", err)
-	}
-	return k, nil
+	k.keys, k.header = signing.NewKeySet(k.public), base64.RawURLEncoding.EncodeToString(header)
+	return k.probe()
 }
 
-// Keys implements signing.KeySource.
-func (k *key) Keys() *signing.KeySet { return k.keys }
+// probe has the backend sign, and keeps when it did, or why not.
+func (k *key) probe() error {
+	signature, err := k.sign(probe)
+	if err == nil {
+		if err = k.public.Verify(k.header, probe, signature); err != nil {
+			err = fmt.Errorf("it signs with another private half: %w", err)
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("the key does not sign: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err, k.probed = err, time.Time{}
+	if err == nil {
+		k.signed = time.Now()
+	}
+	return err
+}
 
-// Sign implements signing.Signer, with the header of KEP-740 in every style. The client verifies the
-// signature with the public half that it has pinned.
-func (k *key) Sign(ctx context.Context, _ signing.HeaderStyle, payload string) (header, signature string, err error) {
+// proved returns why the key does not sign now. It waits for no answer: a proof that has expired, or that is in doubt,
+// is asked for again aside, at most one at a time.
+func (k *key) proved(atOnce bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	age := time.Since(k.signed)
+	if k.probed.IsZero() && (age > proofAge || k.err != nil || atOnce && age > resync) {
+		k.probed = time.Now()
+		go func() { _ = k.probe() }() // it keeps its answer
+	}
+	switch {
+	case !k.probed.IsZero() && time.Since(k.probed) > signTimeout:
+		return k.spec.failed(k.name, fmt.Errorf("the backend has not answered since %s", k.probed.UTC().Format(time.TimeOnly)))
+	case k.err != nil:
+		return k.spec.failed(k.name, k.err)
+	}
+	return nil
+}
+
+// sign returns the signature of a token, and takes as long as the backend does.
+func (k *key) sign(payload string) (string, error) {
+	jws, err := cryptosigner.Opaque(opaque{k}).SignPayload([]byte(k.header+"."+payload), jose.SignatureAlgorithm(k.public.Algorithm))
+	return base64.RawURLEncoding.EncodeToString(jws), err
+}
+
+// askFor does so for a caller, who gives up when ctx ends. The key is then asked for a proof.
+func (k *key) askFor(ctx context.Context, payload string) (signature string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
+	defer func() {
+		if ctx.Err() != nil {
+			k.mu.Lock()
+			k.signed = time.Time{}
+			k.mu.Unlock()
+		}
+	}()
 	select {
 	case k.pending <- struct{}{}:
 	case <-ctx.Done():
-		return "", "", ctx.Err()
+		return "", ctx.Err()
 	}
-	defer func() { <-k.pending }()
-	jws, err := cryptosigner.Opaque(opaque{k}).SignPayload([]byte(k.header+"."+payload), jose.SignatureAlgorithm(k.public.Algorithm))
-	if err != nil {
-		return "", "", err
+	answer := make(chan struct{})
+	var signed string
+	var failed error
+	go func() {
+		defer func() { <-k.pending }()
+		if signed, failed = k.sign(payload); failed != nil {
+			k.mu.Lock()
+			k.err = fmt.Errorf("the key does not sign: %w", failed) // until a probe has an answer
+			k.mu.Unlock()
+		}
+		close(answer)
+	}()
+	select {
+	case <-answer:
+		return signed, failed
+	case <-ctx.Done():
+		return "", ctx.Err()
 	}
-	return k.header, base64.RawURLEncoding.EncodeToString(jws), nil
 }
 
 // opaque is a crypto.Signer.

@@ -7,11 +7,13 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"go.step.sm/crypto/kms/uri"
 	"sa-controller-manager/signing"
@@ -35,6 +37,9 @@ type backend interface {
 	// close gives up sessions.
 	close()
 }
+
+// maxFileBytes is how long a key's file, a PIN or a token may be.
+const maxFileBytes = 64 << 10
 
 // schemes are those of a URI. open asks nothing of the network.
 var schemes = map[string]struct {
@@ -60,7 +65,7 @@ func keyFile(dir, name string) string { return filepath.Join(dir, name+".yaml") 
 
 // readSpec parses a key's file strictly.
 func readSpec(path string) (spec keySpec, err error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return spec, err // it names the path
 	}
@@ -68,6 +73,19 @@ func readSpec(path string) (spec keySpec, err error) {
 		return spec, fmt.Errorf("%s: want the fields uri and algorithm: %w", path, err)
 	}
 	return spec, nil
+}
+
+// readFile reads a regular file, and never waits for the writer of another one.
+func readFile(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxFileBytes {
+		return nil, errors.Join(err, fmt.Errorf("%s: want a regular file of %d bytes at most", path, maxFileBytes))
+	}
+	return io.ReadAll(io.LimitReader(file, maxFileBytes))
 }
 
 // backend reads the spec of a key.

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -59,7 +58,7 @@ func newTransit(u *uri.URI) (backend, error) {
 
 // call makes one request. Errors name the path, the status and the server's words.
 func (t *transit) call(operation string, data map[string]any) (map[string]any, error) {
-	token, err := os.ReadFile(t.tokenFile)
+	token, err := readFile(t.tokenFile)
 	if err != nil {
 		return nil, fmt.Errorf("token-source: %w", err)
 	}

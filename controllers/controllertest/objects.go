@@ -160,7 +160,7 @@ func WrittenBy(manager, fields string) func(*corev1.Secret) {
 	}
 }
 
-// NamespaceTerminating is what the NamespaceLifecycle admission plugin answers.
+// NamespaceTerminating is what kube-apiserver answers.
 func NamespaceTerminating(resource string) error {
 	err := apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("namespace is being terminated"))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})

@@ -27,6 +27,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
@@ -40,8 +41,7 @@ import (
 const (
 	queueName = "key_probe"
 
-	firstBackoff = time.Second
-	maxBackoff   = 30 * time.Second
+	maxBackoff = 30 * time.Second
 
 	// provePeriod is how often the active key is proved again. A kube-apiserver that is restarted with
 	// other keys is asked as soon as it answers.
@@ -51,6 +51,17 @@ const (
 	// the key.
 	firstAnswer = 30 * time.Second
 )
+
+// firstBackoff delays the next probe after the first failure of a kind: by its key and by whether kube-apiserver has refused
+// that, not by text, which may have another port number each time.
+var firstBackoff = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 10, Cap: maxBackoff}
+
+// failure describes the last failed probe.
+type failure struct {
+	kind     string
+	reported string
+	backoff  wait.Backoff
+}
 
 // Config is what a Prober needs.
 type Config struct {
@@ -175,10 +186,13 @@ func (a *Prober) sync(ctx context.Context, _ string) error {
 		a.accept(key.ID())
 		return nil
 	}
-	retry := min(a.failure.next(fmt.Sprint(key.ID(), IsRefusal(err))), a.deny(ctx, key, err))
+	if kind := fmt.Sprint(key.ID(), IsRefusal(err)); kind != a.failure.kind {
+		a.failure = failure{kind: kind, backoff: firstBackoff}
+	}
+	retry := min(a.failure.backoff.Step(), a.deny(ctx, key, err))
 	a.show("; not confirmed by kube-apiserver: " + err.Error())
-	if reason := key.ID() + err.Error(); reason != a.failure.reported {
-		a.failure.reported = reason
+	if err.Error() != a.failure.reported {
+		a.failure.reported = err.Error()
 		a.report(ctx, key, err)
 	}
 	a.loop.AddAfter(activeKey, retry)
@@ -220,24 +234,6 @@ func (a *Prober) deny(ctx context.Context, key *signing.PrivateKey, err error) t
 		a.answer.Store(&answer{keyID: id})
 	}
 	return maxBackoff
-}
-
-// failure describes the last failed probe.
-type failure struct {
-	kind     string
-	reported string
-	backoff  time.Duration
-}
-
-// next returns the delay of the next probe. Failures are distinguished by key and by whether
-// kube-apiserver has refused it, not by text, which may have another port number each time.
-func (f *failure) next(kind string) time.Duration {
-	if kind != f.kind {
-		f.kind, f.backoff = kind, firstBackoff
-	}
-	after := f.backoff
-	f.backoff = min(2*f.backoff, maxBackoff)
-	return after
 }
 
 // report logs why a key is not proven.

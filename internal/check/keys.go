@@ -122,8 +122,9 @@ var keyFacts = map[string]struct {
 	NoNextKey: {0, "the key ring has no next key, so keys rotate is refused", "keys next"},
 	RevokedKeyAccepted: {0, "{host} accepts key {key}, which is revoked", "with key files, bring the ring there, write them " +
 		"(keys export --kubeadm) and restart it; with the external signer, start our process there"},
-	APIServerNotAsked: {Uses | Later, "{host}: it is not known which keys it accepts: {why}",
-		"name it with --apiserver or, if it is gone for good: --without-host, or keys forget"},
+	APIServerNotAsked: {Uses | Later, "{host}: it is not known which keys it accepts",
+		"run this where it can be reached, or name it with --apiserver; if it is gone for good: --without-host once, " +
+			"keys forget NAME{flags} forever"},
 }
 
 // Key returns a fact.
@@ -131,8 +132,12 @@ func Key(code string, args KeyArgs) KeyFact {
 	fact := keyFacts[code]
 	text := strings.NewReplacer("{host}", args.Host, "{key}", args.Key, "{role}", args.Role, "{other}", args.Other, "{why}", args.Why,
 		"{way}", args.Way, "{our}", strconv.FormatInt(args.Our, 10), "{their}", strconv.FormatInt(args.Their, 10)).Replace
+	why := args.Why
+	if strings.Contains(fact.message, "{why}") {
+		why = ""
+	}
 	return KeyFact{
-		Finding: Finding{Code: code, Message: text(fact.message), Remedy: text(fact.remedy)},
+		Finding: Finding{Code: code, Message: text(fact.message), Remedy: text(fact.remedy), Host: args.Host, Why: why},
 		Blocks:  fact.blocks, Host: args.Host,
 	}
 }

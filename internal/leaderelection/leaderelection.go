@@ -3,8 +3,7 @@
 
 // Package leaderelection runs the work of a leader in one replica at a time. It adds a fence to
 // client-go's elector: if the Lease was not renewed for the renew deadline, the work is stopped at
-// once and starts no further write, whatever the elector is waiting for. And it adds a watch: a
-// process that waits tries as soon as the Lease is released.
+// once and starts no further write, whatever the elector is waiting for.
 //
 // A process that has lost its lease cannot know the fate of its requests, so
 // kube-controller-manager ends. This one stays, serves admission and waits to lead again: a
@@ -46,8 +45,6 @@ type Config struct {
 	Name string
 	// Client reads and writes only the Lease: renewals must not wait for other requests.
 	Client kubernetes.Interface
-	// Watcher watches the Lease. Its requests have no timeout.
-	Watcher kubernetes.Interface
 	// Watchdog is the result of NewWatchdog.
 	Watchdog *leaderelection.HealthzAdaptor
 }
@@ -57,10 +54,7 @@ func NewWatchdog() *leaderelection.HealthzAdaptor {
 	return leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout)
 }
 
-var (
-	errLeaseLost     = errors.New("the Lease is lost, another process may lead now")
-	errLeaseReleased = errors.New("the Lease is released")
-)
+var errLeaseLost = errors.New("the Lease is lost, another process may lead now")
 
 // Run calls work whenever this process becomes the leader. It returns when ctx has ended or work has
 // failed, and work has returned.
@@ -75,9 +69,6 @@ func Run(ctx context.Context, config Config, work func(context.Context) error) e
 	}
 	for ctx.Err() == nil {
 		err := leadOnce(ctx, &config, lock, work)
-		if errors.Is(err, errLeaseReleased) {
-			continue // a new elector tries at once
-		}
 		if !errors.Is(err, errLeaseLost) {
 			return err
 		}
@@ -86,26 +77,18 @@ func Run(ctx context.Context, config Config, work func(context.Context) error) e
 	return nil
 }
 
-// leadOnce waits for the Lease, leads, and returns when work has returned, or when another process
-// has released the Lease. If ctx ends, it releases the Lease only after work, so that no two
-// processes work at a time.
+// leadOnce waits for the Lease, leads, and returns when work has returned. If ctx ends, it releases the
+// Lease only after work, so that no two processes work at a time.
 func leadOnce(ctx context.Context, config *Config, inner resourcelock.Interface, work func(context.Context) error) error {
 	election, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 
-	// The first of leading, the end of ctx and a release decides: if one of the others comes while the
-	// Lease is acquired, work does not start, and the elector releases the Lease.
-	const waiting, leading, ended, released = 0, 1, 2, 3
+	// The first of leading and the end of ctx decides: if ctx ends while the Lease is acquired, work does not
+	// start, and the elector releases the Lease.
+	const waiting, leading, ended = 0, 1, 2
 	var state atomic.Int32
 	var lost atomic.Bool
-	standby, led := context.WithCancel(election)
-	defer led()
-	watched := &standbyLock{Interface: inner, waiting: standby, config: config, released: func() {
-		if state.CompareAndSwap(waiting, released) {
-			giveUp()
-		}
-	}}
-	lock := &fencedLock{Interface: watched, deadline: config.RenewDeadline.Duration}
+	lock := &fencedLock{Interface: inner, deadline: config.RenewDeadline.Duration}
 	worked := make(chan error, 1)
 	var elector *leaderelection.LeaderElector
 	var err error
@@ -117,7 +100,6 @@ func leadOnce(ctx context.Context, config *Config, inner resourcelock.Interface,
 				if !state.CompareAndSwap(waiting, leading) {
 					return
 				}
-				led()
 				working, stop := context.WithCancelCause(context.WithoutCancel(lease))
 				defer stop(nil)
 				config.Watchdog.SetLeaderElection(elector)
@@ -141,13 +123,8 @@ func leadOnce(ctx context.Context, config *Config, inner resourcelock.Interface,
 	})()
 	elector.Run(election)
 	state.CompareAndSwap(waiting, ended)
-	led()
-	watched.watches.Wait()
-	switch state.Load() {
-	case ended:
+	if state.Load() == ended {
 		return neverLed(ctx)
-	case released:
-		return errLeaseReleased
 	}
 	if err := <-worked; err != nil || !lost.Load() {
 		return err

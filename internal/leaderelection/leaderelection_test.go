@@ -92,17 +92,10 @@ func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 		firstHolder := client.holder()
 		second := candidateFor(t, client, diary, "B", work)
 		time.Sleep(time.Minute)
-		client.ClearActions()
-		time.Sleep(time.Minute)
-		for _, action := range client.Actions() {
-			if action.GetVerb() != "update" {
-				t.Errorf("a process that waits sends a request: %s", action.GetVerb())
-			}
-		}
 		first.stop(t)
-		synctest.Wait()
+		time.Sleep(tick)
 		if working.Load() != 1 {
-			t.Error("nobody works as soon as the lease is given away")
+			t.Error("nobody works at the next try after the lease was given away")
 		}
 		if secondHolder := client.holder(); secondHolder == firstHolder {
 			t.Errorf("two processes of one host have the same identity %q", secondHolder)
@@ -210,32 +203,6 @@ func TestNeverLed(t *testing.T) {
 	if before, after := neverLed(t.Context()), neverLed(ended); !errors.Is(before, errLeaseLost) || after != nil {
 		t.Errorf("got %v while the process runs, and %v at its end", before, after)
 	}
-}
-
-// TestADeletedLease: its holder may work on until its next renewal fails, so it is no release, after which another process
-// leads at once.
-func TestADeletedLease(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client, diary := newLeases(foreignLease()), testutil.NewDiary()
-		waits := candidate(t, client, diary, "A", 0)
-		time.Sleep(5 * time.Second) // it watches by now, and tries in a moment
-		client.breaks(func(verb string) error {
-			if verb != "watch" {
-				diary.Write("A asks with " + verb)
-			}
-			return errors.New("not now")
-		})
-		testutil.Must(t, client.Tracker().Delete(leaseResource(), "kube-system", "sa-controller-manager"))
-		synctest.Wait()
-		expect(t, diary)
-		client.breaks(func(string) error { return nil })
-		time.Sleep(tick)
-		if got := diary.Lines(); len(got) != 1 || !strings.HasSuffix(got[0], " A works") {
-			t.Errorf("at its next try A finds no Lease and leads: %v", got)
-		}
-		waits.stop(t)
-	})
 }
 
 func TestLeadRefuses(t *testing.T) {

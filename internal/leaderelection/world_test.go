@@ -156,6 +156,6 @@ func defaults(client *leases) Config {
 			ResourceName:      "sa-controller-manager",
 			ResourceNamespace: metav1.NamespaceSystem,
 		},
-		Name: "sa-controller-manager", Client: client, Watcher: client, Watchdog: NewWatchdog(),
+		Name: "sa-controller-manager", Client: client, Watchdog: NewWatchdog(),
 	}
 }

@@ -19,8 +19,6 @@ import (
 	"unicode"
 
 	"sigs.k8s.io/yaml"
-
-	"sa-controller-manager/internal/check"
 )
 
 // APIVersion is that of every document. Under one version fields and codes are added, and none is
@@ -40,9 +38,6 @@ func (h Head) kind() string { return h.Kind }
 
 // headed is any document that embeds a Head.
 type headed interface{ kind() string }
-
-// Finding is one of package check.
-type Finding = check.Finding
 
 // Document writes document as "json" or "yaml", and the result of text for any other format. It
 // writes nothing if the document cannot be encoded.

@@ -43,11 +43,14 @@ func read(root *os.Root, document string) ([]byte, error) {
 	case !info.Mode().IsRegular() || info.Size() > maxBytes:
 		return nil, fmt.Errorf("%s: want a regular file of %d bytes at most", filepath.Join(root.Name(), document), maxBytes)
 	}
-	file, err := root.OpenFile(document, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe
+	file, err := root.OpenFile(document, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
+	if info, err = file.Stat(); err != nil || !info.Mode().IsRegular() { // it may have become a pipe
+		return nil, errors.Join(err, fmt.Errorf("%s: another file has taken its place", filepath.Join(root.Name(), document)))
+	}
 	return io.ReadAll(io.LimitReader(file, maxBytes))
 }
 

@@ -91,7 +91,7 @@ func (p *Publisher) mayReplace(ring *signing.Ring, jwks, discovery []byte) error
 		return errors.New("the file at " + signing.DiscoveryPath + " is no discovery document")
 	}
 	if stored.Issuer != p.Issuer {
-		return fmt.Errorf("the documents of another issuer, %q, are there", stored.Issuer)
+		return fmt.Errorf("the documents of another issuer, %.100q, are there", stored.Issuer)
 	}
 	return nil
 }

@@ -5,13 +5,19 @@ package publish
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -154,6 +160,56 @@ func TestHostileDirectory(t *testing.T) {
 				testutil.Check(t, "the file outside of the directory", string(want), string(got))
 			})
 		}
+	}
+}
+
+// TestPipeInBetween exchanges a document and a pipe that has a writer, at any time: a pass must not wait for it.
+func TestPipeInBetween(t *testing.T) {
+	t.Parallel()
+	to := newDirectory(t)
+	pass := func() { _, _ = (&Publisher{Issuer: issuer, DryRun: true}).Pass(to, ringOf(t, "a")) }
+	_, err := (&Publisher{Issuer: issuer}).Pass(to, ringOf(t, "a"))
+	testutil.Must(t, err)
+	place, pipe := filepath.Join(string(to), signing.JWKSPath), filepath.Join(string(to), "pipe")
+	testutil.Must(t, syscall.Mkfifo(pipe, 0o600))
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	testutil.Must(t, err)
+	defer func() { _ = writer.Close() }()
+	var stop atomic.Bool
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for !stop.Load() {
+			if err := unix.Renameat2(unix.AT_FDCWD, place, unix.AT_FDCWD, pipe, unix.RENAME_EXCHANGE); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 3000 {
+			pass()
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("a pass waits for the writer of a pipe")
+	}
+	stop.Store(true)
+	swapping.Wait()
+}
+
+// TestLongIssuer: a directory's owner does not fill a log.
+func TestLongIssuer(t *testing.T) {
+	t.Parallel()
+	to := newDirectory(t)
+	place := filepath.Join(string(to), signing.DiscoveryPath)
+	testutil.Must(t, errors.Join(os.MkdirAll(filepath.Dir(place), 0o755),
+		os.WriteFile(place, []byte(`{"issuer":"`+strings.Repeat(`\u0001`, 1<<17)+`"}`), 0o600)))
+	if _, err := (&Publisher{Issuer: issuer}).Pass(to, ringOf(t, "a")); err == nil || len(err.Error()) > 1000 {
+		t.Errorf("an error of %d bytes, want one of 1000 at most", len(fmt.Sprint(err)))
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -39,22 +38,6 @@ const (
 type Reader struct {
 	// Roots are the CAs to trust; nil means those of the machine.
 	Roots *x509.CertPool
-}
-
-// NewReader reads the PEM file with the CAs to trust; an empty one means those of the machine.
-func NewReader(caFile string) (*Reader, error) {
-	reader := &Reader{}
-	if caFile == "" {
-		return reader, nil
-	}
-	bundle, err := os.ReadFile(caFile)
-	if err != nil {
-		return nil, err
-	}
-	if reader.Roots = x509.NewCertPool(); !reader.Roots.AppendCertsFromPEM(bundle) {
-		return nil, fmt.Errorf("%s: want PEM with at least one certificate", caFile)
-	}
-	return reader, nil
 }
 
 // Issuer reads the discovery document of an issuer and the JWKS that it leads to, within 10 s.

@@ -83,6 +83,8 @@ type signer struct {
 type outage struct {
 	since  time.Time
 	reason string
+	// refused is that the claims of Watch's probe were: another caller may get a token, which does not end it.
+	refused bool
 }
 
 // signer returns the signer with this name. One whose path has changed is another one.

@@ -178,6 +178,13 @@ func TestProbeIsRefused(t *testing.T) {
 						t.Errorf("away because %q, reported %q", got, reason)
 					}
 					s.Set(func(b *signertest.Behaviour) { b.Fails = codes.OK })
+					refused := code != codes.ResourceExhausted && code != codes.Internal
+					if _, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(2)); err != nil && refused {
+						t.Errorf("a caller that it serves: %v", err)
+					}
+					if got, _ := s.client.Away(key); refused && got != reason {
+						t.Errorf("a caller's token has ended the outage of a refused probe: %q", got)
+					}
 				},
 				Back: func(*signing.PrivateKey) { stop() },
 			})

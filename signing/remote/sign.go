@@ -28,7 +28,7 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 	if err != nil {
 		return "", "", unavailable(name, key, err.Error())
 	}
-	if away := s.outage.Load(); away != nil {
+	if away := s.outage.Load(); away != nil && !away.refused {
 		if !s.trial.TryLock() {
 			return "", "", unavailable(name, key, away.reason)
 		}
@@ -64,10 +64,12 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 		err = check(key, response.GetHeader(), payload, response.GetSignature())
 	}
 	if err != nil {
-		s.began(ctx, name, key, err.Error())
+		s.began(ctx, name, key, err.Error(), false)
 		return "", "", unavailable(name, key, err.Error())
 	}
-	s.ended(ctx, name, key)
+	if away := s.outage.Load(); away == nil || !away.refused {
+		s.ended(ctx, name, key)
+	}
 	return response.GetHeader(), response.GetSignature(), nil
 }
 
@@ -142,8 +144,8 @@ func isDER(signature string) bool {
 }
 
 // began logs an outage once for each reason.
-func (s *signer) began(ctx context.Context, name string, key signing.PublicKey, reason string) {
-	now := &outage{since: time.Now(), reason: reason}
+func (s *signer) began(ctx context.Context, name string, key signing.PublicKey, reason string, refused bool) {
+	now := &outage{since: time.Now(), reason: reason, refused: refused}
 	if known := s.outage.Load(); known != nil {
 		if known.reason == reason {
 			return

@@ -106,9 +106,7 @@ func (c *Client) poll(ctx context.Context, w *Watch, key *signing.PrivateKey, r 
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			c.refused(ctx, key, err)
-		}
+		c.probed(ctx, key, err)
 		if reason = c.away(key).reason; reason == "" {
 			c.pollKeys(ctx, w, key, r)
 		}
@@ -131,18 +129,19 @@ func (c *Client) poll(ctx context.Context, w *Watch, key *signing.PrivateKey, r 
 	r.away = reason
 }
 
-// refused begins an outage with an error of Probe.
-func (c *Client) refused(ctx context.Context, key *signing.PrivateKey, err error) {
+// probed begins or ends an outage with what Probe returned.
+func (c *Client) probed(ctx context.Context, key *signing.PrivateKey, err error) {
 	name, _ := signing.ParseSigner(key.Signer())
 	s, unknown := c.signer(name)
-	if unknown != nil {
-		return
+	switch away, ok := errors.AsType[*signing.UnavailableError](err); {
+	case unknown != nil:
+	case ok:
+		s.began(ctx, name, key.Public(), away.Reason, away.Refused)
+	case err != nil:
+		s.began(ctx, name, key.Public(), err.Error(), false)
+	default:
+		s.ended(ctx, name, key.Public())
 	}
-	reason := err.Error()
-	if away, ok := errors.AsType[*signing.UnavailableError](err); ok {
-		reason = away.Reason
-	}
-	s.began(ctx, name, key.Public(), reason)
 }
 
 // away returns why a key does not sign, the zero value if nothing is known against it.

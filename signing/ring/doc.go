@@ -21,7 +21,7 @@
 // the process ends. So a writer that is killed leaves the old content or the new one, and a temporary
 // file that the next writer removes. Because the file is replaced, a container must mount its directory
 // and never the file itself: a mounted file keeps its old content. A file that cannot be written, such as
-// one of a mounted Secret, is read like any other. Writers return a ReadOnlyError.
+// one of a mounted Secret, is read like any other. Writers return an error.
 //
 // Concurrency: a File may be used by several goroutines and processes. Writers exclude each other;
 // readers never wait.

@@ -18,17 +18,20 @@ import (
 // KiB each.
 const maxSize = 1 << 20
 
+// document is a ring file.
+type document struct {
+	State
+
+	PEM map[string]string `json:"pem"`
+}
+
 // encode renders a valid state as indented JSON with a final newline: its members, and "pem" with each
 // key by its ID. Nothing but "pem" is secret.
 func encode(state State) ([]byte, error) {
 	if err := state.Validate(); err != nil {
 		return nil, fmt.Errorf("encode the key ring: %w", err)
 	}
-	content := struct {
-		State
-
-		PEM map[string]string `json:"pem"`
-	}{state, map[string]string{}}
+	content := document{state, map[string]string{}}
 	for _, key := range state.Keys {
 		// The PEM is the pinned public half if another process has the private one.
 		encoded, err := signing.EncodePublicKeys(key.PublicKey)
@@ -62,11 +65,7 @@ func decode(data []byte, sign signing.RemoteSign) (State, error) {
 	if version.SchemaVersion > SchemaVersion {
 		return State{}, State{SchemaVersion: version.SchemaVersion}.Validate()
 	}
-	var content struct {
-		State
-
-		PEM map[string]string `json:"pem"`
-	}
+	var content document
 	unknown, err := kjson.UnmarshalStrict(data, &content)
 	if err = errors.Join(append(unknown, err)...); err != nil {
 		return State{}, fmt.Errorf("the key ring is not as this program writes it: %w", err)

@@ -90,48 +90,34 @@ func (f *File) Init(active *signing.PrivateKey, retired []signing.PublicKey, nex
 		return err
 	}
 	err = f.Update(0, func(State) (State, error) { return state, nil })
-	if _, there := errors.AsType[*StaleError](err); there {
+	if errors.Is(err, errStale) {
 		return fmt.Errorf("%s is there already: nothing to do, or choose another file", f.path)
 	}
 	return err
 }
 
-// ReadOnlyError reports a ring file that can be read and not be rotated where it is.
-type ReadOnlyError struct {
-	Path string
-	// Why is the reason, such as "its file system is".
-	Why string
+// readOnly is the error for a ring file that can be read and not be rotated where it is. why is such as "its file system is".
+func (f *File) readOnly(why string) error {
+	return fmt.Errorf("key ring %s is read-only here (%s): run the command on the file that it is a copy of, and bring the result here",
+		f.path, why)
 }
 
-func (e *ReadOnlyError) Error() string {
-	return fmt.Sprintf("key ring %s is read-only here (%s): run the command on the file that it is a copy of, and bring the result here",
-		e.Path, e.Why)
-}
-
-// Writable returns a *ReadOnlyError for a file that is a link, as in the volumes that the kubelet
+// Writable returns an error for a file that is a link, as in the volumes that the kubelet
 // keeps: it would put its own content back. nil does not promise that a write succeeds.
 func (f *File) Writable() error {
 	for _, path := range []string{filepath.Join(filepath.Dir(f.path), "..data"), f.path} {
 		info, err := os.Lstat(path)
 		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			return &ReadOnlyError{Path: f.path, Why: filepath.Base(path) + " is a link, as in a mounted Secret"}
+			return f.readOnly(filepath.Base(path) + " is a link, as in a mounted Secret")
 		}
 	}
 	return nil
 }
 
-// StaleError reports that the ring changed after the caller had read it.
-type StaleError struct {
-	Path      string
-	Read, Now int64
-}
-
-func (e *StaleError) Error() string {
-	return fmt.Sprintf("key ring %s changed meanwhile: generation %d was read and it has %d now; run the command again", e.Path, e.Read, e.Now)
-}
+var errStale = errors.New("run the command again")
 
 // Update changes the ring by a transition, of the zero State where there is none. generation is that of the state on
-// which the caller has decided; if the ring has changed since, the error is a *StaleError. What is revoked stays so.
+// which the caller has decided; it is an error if the ring has changed since. What is revoked stays so.
 func (f *File) Update(generation int64, transition func(State) (State, error)) error {
 	return f.locked(func() error {
 		state, err := f.Read()
@@ -139,7 +125,8 @@ func (f *File) Update(generation int64, transition func(State) (State, error)) e
 			return err
 		}
 		if state.Generation != generation {
-			return &StaleError{Path: f.path, Read: generation, Now: state.Generation}
+			return fmt.Errorf("key ring %s changed meanwhile: generation %d was read and it has %d now; %w",
+				f.path, generation, state.Generation, errStale)
 		}
 		next, err := transition(state)
 		if err != nil {
@@ -162,20 +149,14 @@ func (f *File) locked(change func() error) error {
 		return err
 	}
 	unlock, err := f.lock()
-	if err != nil {
-		return f.readOnly(err)
+	if err == nil {
+		defer unlock()
+		if err = atomicfile.RemoveLeftovers(f.path); err == nil {
+			err = change()
+		}
 	}
-	defer unlock()
-	if err := atomicfile.RemoveLeftovers(f.path); err != nil {
-		return fmt.Errorf("remove what a killed command has left: %w", err)
-	}
-	return f.readOnly(change())
-}
-
-// readOnly returns a *ReadOnlyError for the error of a read-only file system, else err.
-func (f *File) readOnly(err error) error {
 	if errors.Is(err, syscall.EROFS) {
-		return &ReadOnlyError{Path: f.path, Why: "its file system is"}
+		return f.readOnly("its file system is")
 	}
 	return err
 }
@@ -257,17 +238,9 @@ func follows(last *State, next State) error {
 		return fmt.Errorf("generation %d is older than %d, which is in use: was an old copy put back? Bring the newer one "+
 			"(keys import); keys list says what to do if there is none", next.Generation, last.Generation)
 	}
-	return &ForkedError{Read: next.Generation, InUse: last.Generation}
-}
-
-// ForkedError reports two rings of which neither is in the history of the other: the ring was changed
-// in two places, and each copy may lack a key that signs in the other place.
-type ForkedError struct{ Read, InUse int64 }
-
-func (e *ForkedError) Error() string {
-	return fmt.Sprintf("generation %d is forked from %d, which is in use: the ring was changed in two places, "+
+	return fmt.Errorf("generation %d is forked from %d, which is in use: the ring was changed in two places, "+
 		"and a key that has signed here may be missing there. \"keys import --join-fork\" in one of the places "+
-		"brings the other one's keys in as retired ones; then bring the result to the other place", e.Read, e.InUse)
+		"brings the other one's keys in as retired ones; then bring the result to the other place", next.Generation, last.Generation)
 }
 
 // Store is the signing.Store of a ring file.

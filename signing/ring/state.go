@@ -82,6 +82,14 @@ func (r Removed) Revokes() bool {
 // Is reports whether the record is of a key.
 func (r Removed) Is(key signing.PublicKey) bool { return r.ID == key.ID || r.Digest == key.Digest() }
 
+// Revocations are the keys that nothing may verify with.
+type Revocations []Removed
+
+// Has reports whether a key is revoked, under whatever ID it comes.
+func (r Revocations) Has(key signing.PublicKey) bool {
+	return slices.ContainsFunc(r, func(gone Removed) bool { return gone.Is(key) })
+}
+
 // State is the content of a ring file. It is a value: no function of this package changes one that it
 // is given.
 type State struct { //nolint:recvcheck // what changes it has a pointer
@@ -97,7 +105,7 @@ type State struct { //nolint:recvcheck // what changes it has a pointer
 	Removed []Removed `json:"removed,omitempty"`
 	// Revoked are the keys that nothing may verify with. The set only grows, whatever the generation is, and
 	// counts for Keys too: one may have been revoked on another host.
-	Revoked []Removed `json:"revoked,omitempty"`
+	Revoked Revocations `json:"revoked,omitempty"`
 	// History has the last versions of the ring, at most maxHistory, its own at the end. A copy whose version is
 	// not among them was changed somewhere else.
 	History []string `json:"history"`
@@ -131,7 +139,7 @@ type Orders struct {
 	// Active is the active key of the newest ring, "" if that is this one.
 	Active string
 	// Revoked are the keys that any host has revoked.
-	Revoked []Removed
+	Revoked Revocations
 }
 
 // Obeying returns the keys of the ring as other rings want them: without revoked ones, and with the next
@@ -160,7 +168,7 @@ func (s State) Effective() State {
 }
 
 // Union returns the revocations of two sets.
-func Union(a, b []Removed) []Removed {
+func Union(a, b Revocations) Revocations {
 	union := slices.Clone(a)
 	for _, gone := range b {
 		if !slices.ContainsFunc(union, func(known Removed) bool { return known.ID == gone.ID && known.Digest == gone.Digest }) {
@@ -290,6 +298,4 @@ func (s State) Revocation(id string) (gone Removed, ok bool) {
 }
 
 // IsRevoked reports whether a key is revoked, under whatever ID it comes.
-func (s State) IsRevoked(key signing.PublicKey) bool {
-	return slices.ContainsFunc(s.Revoked, func(gone Removed) bool { return gone.Is(key) })
-}
+func (s State) IsRevoked(key signing.PublicKey) bool { return s.Revoked.Has(key) }

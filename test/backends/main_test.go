@@ -8,6 +8,7 @@ package backends
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -104,12 +105,14 @@ func serveOn(t *testing.T, keys, sockets string, secrets ...string) *signer {
 	return s
 }
 
-// notServed awaits a file for the readiness probe, and returns it.
+// notServed awaits a file for the readiness probe, once no key is being opened, and returns it.
 func (s *signer) notServed(t *testing.T) (text string) {
 	t.Helper()
 	eventually(t, "the file for the readiness probe", func() error {
 		content, err := os.ReadFile(filepath.Join(s.sockets, "not-served"))
-		text = string(content)
+		if text = string(content); strings.Contains(text, "the key is being opened") {
+			return errors.New(text)
+		}
 		return err
 	})
 	return text

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/vault/sdk/logical"
@@ -41,6 +42,8 @@ func TestRefusals(t *testing.T) {
 	cloud.keys["decrypts"], cloud.usages["decrypts"] = decrypts, "ENCRYPT_DECRYPT"
 
 	wrong := write(t, filepath.Join(t.TempDir(), "wrong"), "wrong")
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	testutil.Must(t, syscall.Mkfifo(pipe, 0o600))
 	object := func(label string) string {
 		return strings.Replace(hsm.uri("there"), "object=there;id=there", "object="+label, 1)
 	}
@@ -66,7 +69,7 @@ func TestRefusals(t *testing.T) {
 
 		"NoModule": {
 			"a path that is not there", strings.Replace(there, module, "/none.so", 1), "P-256",
-			[]string{"module-path: stat /none.so: no such file", "want the library"},
+			[]string{"module-path: lstat /none.so: no such file", "want the library"},
 		},
 		"NoToken": {
 			"another label", strings.Replace(there, hsm.label, "none", 1), "P-256", []string{"could not find PKCS#11 token", "--list-token-slots"},
@@ -83,6 +86,10 @@ func TestRefusals(t *testing.T) {
 		},
 		"NoPINFile": {
 			"not mounted", strings.Replace(there, hsm.pinFile, "/none", 1), "P-256", []string{"pin-source: open /none: no such file"},
+		},
+		"PINPipe": {
+			"it would be waited for", strings.Replace(there, hsm.pinFile, pipe, 1), "P-256",
+			[]string{"pin-source: " + pipe + ": want a regular file"},
 		},
 		"OtherAlgorithm": {"the key decides", there, "RSA-2048", []string{"the key is P-256, and RSA-2048 is asked for", "name another key"}},
 		"OtherSize":      {"the key decides", object("long"), "RSA-2048", []string{"the key is RSA-3072, and RSA-2048 is asked for"}},

@@ -120,7 +120,7 @@ func (k token) tool(t *testing.T, args ...string) {
 
 // Of CK_FUNCTION_LIST and of the return values (PKCS#11, section 5).
 const (
-	fnLogin, fnSignInit                   = 18, 42
+	fnLogin, fnSignInit, fnSign           = 18, 42, 43
 	ckrPINLocked, ckrFunctionNotPermitted = 0xA4, 0x68
 )
 
@@ -135,6 +135,13 @@ func counting(t *testing.T) (library, attempts string) {
 	t.Helper()
 	attempts = write(t, filepath.Join(t.TempDir(), "attempts"), "")
 	return compile(t, "counts.c", fmt.Sprintf("-DATTEMPTS=%q", attempts)), attempts
+}
+
+// waiting is SoftHSM with one function that does not return while a file is there, as it is first.
+func waiting(t *testing.T, function int) (library, file string) {
+	t.Helper()
+	file = write(t, filepath.Join(t.TempDir(), "wait"), "")
+	return compile(t, "waits.c", fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DWAIT=%q", file)), file
 }
 
 func compile(t *testing.T, source string, defines ...string) string {

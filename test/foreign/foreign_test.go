@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -206,7 +207,17 @@ func TestMisbehaviour(t *testing.T) {
 			testutil.Must(t, w.await(t, time.Minute, "", 0))
 		})
 	}
-	t.Run("LostForGood", w.lost)
+	t.Run("LostForGood", func(t *testing.T) { w.lost(t, "--force") })
+}
+
+// TestLostForTenMinutes: a key that no host can sign with for ten minutes is replaced without --force, whatever caches have.
+func TestLostForTenMinutes(t *testing.T) {
+	await.Long(t)
+	begun := time.Now()
+	printed := newWorld(t).lost(t, "--wait")
+	if lasted := time.Since(begun); lasted < 10*time.Minute || !strings.Contains(printed, "no host could sign with the active key for ten minutes") {
+		t.Errorf("after %s keys rotate has printed:\n%s", lasted, printed)
+	}
 }
 
 // await is shows, until it is so. The first look that has begun after the time given is the last one.
@@ -224,8 +235,9 @@ func (w *world) await(t *testing.T, within time.Duration, reason string, unpinne
 	return errors.Join(err, last)
 }
 
-// lost goes the way back to a file without the signer, as docs/backends.md has it.
-func (w *world) lost(t *testing.T) {
+// lost goes the way back to a file without the signer, as docs/backends.md has it, and returns what the rotation has printed.
+func (w *world) lost(t *testing.T, flag string) string {
+	t.Helper()
 	w.Stop()
 	testutil.Must(t, w.await(t, limit, "no such file", 0))
 	kubeconfig := "--kubeconfig=" + w.cluster.Kubeconfig()
@@ -240,8 +252,11 @@ func (w *world) lost(t *testing.T) {
 		}
 		return nil
 	})
-	_, err = w.keys(t.Context(), "rotate", "--force", kubeconfig)
-	testutil.Must(t, err)
+	rotate := append([]string{"keys", "rotate", flag, kubeconfig}, w.flags()...)
+	printed, err := exec.CommandContext(t.Context(), w.binary.Path, rotate...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, printed)
+	}
 	testcluster.Poll(t, "a token of the key in the file", func() error {
 		token, err := w.party.Request(t.Context())
 		if err == nil {
@@ -249,4 +264,5 @@ func (w *world) lost(t *testing.T) {
 		}
 		return err
 	})
+	return string(printed)
 }

@@ -56,9 +56,6 @@ contexts: [{name: c, context: {cluster: c}}]
 		"is ignored by this program, and --strict-flags refuses such flags": {
 			kubeconfig, "--strict-flags", "--cluster-name=a",
 		},
-		"the admission plugins ... run in kube-apiserver, and --strict-flags refuses their names": {
-			kubeconfig, "--strict-flags", "--enable-admission-plugins=PodSecurity",
-		},
 		"has the content of a PEM file or of a kubeconfig in it and must have the path of the file": {
 			"--service-account-private-key-file=" + string(testkeys.P256()),
 		},

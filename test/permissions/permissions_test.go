@@ -76,9 +76,9 @@ func TestGrantedLater(t *testing.T) {
 	missing := permissions.Access{Verb: "patch", Resource: "secrets"}
 	user.grant(t, rules, missing)
 	manager := w.start(t, user)
-	awaitLog(t, manager, `"Permissions are missing, retrying until they are granted" err="may not patch secrets"`)
+	awaitLog(t, manager, `"Permissions are missing, retrying until they are granted" err="user \"`+"system:sa-controller-manager"+`\" lacks permissions: patch secrets`)
 	awaitLog(t, manager, `"Apply this to grant the missing permissions" yaml=`)
-	if _, err := manager.Get(t.Context(), "/readyz"); err == nil || !strings.Contains(err.Error(), "may not: patch secrets") {
+	if _, err := manager.Get(t.Context(), "/readyz"); err == nil || !strings.Contains(err.Error(), " lacks permissions: patch secrets") {
 		t.Errorf("/readyz says %v, want it to name what is missing", err)
 	}
 	w.AwaitAccounts(t, "default", "default")

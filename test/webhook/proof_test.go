@@ -282,25 +282,54 @@ func TestRefusalsAreThoseOfThePod(t *testing.T) {
 	for _, account := range []string{"a/b", "a%b", "..", "."} {
 		c.refuse(t, namespace, newPod(of(account)), "error looking up service account "+namespace+"/"+account+": ")
 	}
-	c.noAccounts(t, namespace)
-	poll(t, "await that the account stays away", func(ctx context.Context) error {
-		if err := c.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
-			return ignoreNotFound(err)
-		}
-		return errors.New("it was there")
-	})
-	var last error
-	poll(t, "await the quota", func(ctx context.Context) error {
-		_, last = c.client.CoreV1().Pods(namespace).Create(ctx, newPod(), metav1.CreateOptions{})
-		if last == nil || !strings.Contains(last.Error(), "exceeded quota") {
-			return fmt.Errorf("the Pod: %w", last)
-		}
-		return nil
-	})
-	refused(t, last, "error looking up service account "+namespace+"/default: ")
+	for text, keepAway := range map[string]func(*testing.T, string){
+		"exceeded quota": c.noAccounts, "failed calling webhook": c.accountsRefused,
+	} {
+		namespace := c.namespace(t)
+		keepAway(t, namespace)
+		poll(t, "await that the account stays away", func(ctx context.Context) error {
+			if err := c.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
+				return ignoreNotFound(err)
+			}
+			return errors.New("it was there")
+		})
+		var last error
+		poll(t, "await what keeps it away", func(ctx context.Context) error {
+			_, last = c.client.CoreV1().Pods(namespace).Create(ctx, newPod(), metav1.CreateOptions{})
+			if last == nil || !strings.Contains(last.Error(), text) {
+				return fmt.Errorf("the Pod: %w", last)
+			}
+			return nil
+		})
+		refused(t, last, "error looking up service account "+namespace+"/default: ")
+	}
 	if errs := m.metric(t, "sacm_webhook_requests_total", devcluster.Labels{"outcome": "error"}); errs != 0 {
 		t.Errorf("%g calls count as errors of the webhook", errs)
 	}
+}
+
+// accountsRefused lets a webhook of others that does not answer keep ServiceAccounts out of the namespace until the test ends.
+func (c *cluster) accountsRefused(t *testing.T, namespace string) {
+	t.Helper()
+	webhooks := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	_, err := webhooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:         "accounts.example.com",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts"}},
+			}},
+			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{})
+	testutil.Must(t, err)
+	t.Cleanup(func() {
+		testutil.Must(t, webhooks.Delete(context.WithoutCancel(t.Context()), namespace, metav1.DeleteOptions{}))
+	})
 }
 
 // noAccounts gives the namespace a quota by which no ServiceAccount can be created until the test ends.

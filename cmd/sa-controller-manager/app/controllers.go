@@ -60,7 +60,7 @@ func (m *Manager) build(wanted func(Phase) bool) error {
 				return err
 			}
 		}
-		if p.Run != nil || p.Check != nil {
+		if p.Run != nil || p.Check != nil || p.Findings != nil {
 			m.parts = append(m.parts, p)
 		}
 	}
@@ -73,7 +73,7 @@ func (m *Manager) buildPermissions(p *Part) error {
 		return err
 	}
 	m.Permissions = permissions.NewWatcher(m.Client, rules)
-	p.Run, p.Check = m.Permissions.Run, m.Permissions.Status
+	p.Run, p.Findings = m.Permissions.Run, m.Permissions.Findings
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
@@ -42,8 +43,10 @@ type Part struct {
 	// asked for have synced.
 	Informers *informers.Informers
 	Run       func(ctx context.Context) error
-	// Check is a check of /readyz. It returns at once, without a request.
-	Check func() (detail string, err error)
+	// Check is a check of /readyz, and Findings one of facts that others report too: a part has one of the two. They
+	// return at once, without a request.
+	Check    func() (detail string, err error)
+	Findings func() (check.Result, error)
 }
 
 // Extras are what the manager does besides its core, which imports nothing of them.

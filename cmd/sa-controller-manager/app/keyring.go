@@ -98,6 +98,6 @@ func (m *Manager) buildKeyProbe(p *Part) error {
 		return 0
 	}))
 	p.Run = m.Probe.Run
-	p.Check = func() (string, error) { return m.Probe.Status(), nil }
+	p.Findings = m.Probe.Findings
 	return nil
 }

@@ -122,8 +122,8 @@ func (m *Manager) buildSecurePort() error {
 	live := []serving.Check{{Name: "leader-election", Probe: func() (string, error) { return "", m.watchdog.Check(nil) }}}
 	var ready []serving.Check
 	for _, r := range m.parts {
-		if r.Check != nil {
-			ready = append(ready, serving.Check{Name: r.Name, Probe: r.Check})
+		if probe := r.probe(); probe != nil {
+			ready = append(ready, serving.Check{Name: r.Name, Probe: probe})
 		}
 	}
 	authn, authz := m.Options.Authentication.Authentication, m.Options.Authorization.Authorization

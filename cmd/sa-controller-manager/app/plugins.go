@@ -4,17 +4,12 @@
 package app
 
 import (
-	"errors"
-	"fmt"
-	"io"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/admission"
-	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
@@ -23,41 +18,9 @@ import (
 // volumeSuffixLength is how many random characters end the name of a token volume.
 const volumeSuffixLength = 5
 
-// registry returns the factories of all admission plugins. A factory asks caches for the informers of its
-// plugin, and is called only if the plugin is enabled.
-func (m *Manager) registry(caches *informers.Informers) admission.Registry {
-	return admission.Registry{
-		plugins.AlwaysAdmit:         plugins.NewAlwaysAdmit,
-		plugins.NamespaceLifecycle:  func(c io.Reader) (admission.Plugin, error) { return m.newNamespaceLifecycle(c, caches) },
-		plugins.SecurityContextDeny: plugins.NewSecurityContextDeny,
-		serviceaccount.Name:         func(c io.Reader) (admission.Plugin, error) { return m.newServiceAccountPlugin(c, caches) },
-		plugins.DenyEscalatingExec:  plugins.NewDenyEscalatingExec(m.Client.CoreV1()),
-		plugins.AlwaysDeny:          plugins.NewAlwaysDeny,
-	}
-}
-
-// buildChain builds the plugins that the flags enable.
-func (m *Manager) buildChain(caches *informers.Informers, metrics *admission.Metrics) (admission.Chain, error) {
-	o := &m.Options.Admission
-	registry := m.registry(caches)
-	if problems := o.Selection.Validate(registry); len(problems) > 0 {
-		return nil, errors.Join(problems...)
-	}
-	if elsewhere := o.Selection.Elsewhere(); len(elsewhere) > 0 {
-		m.Logger.Info("Some admission plugins named by flags stay in kube-apiserver", "plugins", elsewhere)
-	}
-	configuration, err := admission.ReadConfiguration(o.ConfigFile)
-	if err != nil {
-		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
-	}
-	return registry.Build(o.Enabled(), configuration, metrics)
-}
-
-func (m *Manager) newServiceAccountPlugin(configuration io.Reader, caches *informers.Informers) (admission.Plugin, error) {
-	config, err := m.Options.Admission.PluginConfig(configuration)
-	if err != nil {
-		return nil, err
-	}
+// newPlugin builds the ServiceAccount plugin, and asks caches for its informers.
+func (m *Manager) newPlugin(caches *informers.Informers) (*serviceaccount.Plugin, error) {
+	config := m.Options.Admission.Plugin()
 	metrics := serviceaccount.NewMetrics(m.Registry.MustRegister)
 	waiters := serviceaccount.NewWaiters(max(1, m.Options.Webhook.MaxInFlight/2), metrics)
 	accounts, informer := caches.Accounts()
@@ -103,14 +66,4 @@ func usableToken(secrets tokensecrets.Lister) func(*corev1.ServiceAccount, strin
 		return secret != nil && secret.Token != nil && !secret.Terminating() && !secret.InvalidSince() &&
 			secret.AccountName == account.Name && secret.AccountUID == account.UID
 	}
-}
-
-func (m *Manager) newNamespaceLifecycle(configuration io.Reader, caches *informers.Informers) (admission.Plugin, error) {
-	namespaces, informer := caches.Namespaces()
-	factory := plugins.NewNamespaceLifecycle(plugins.NamespaceLifecycleDeps{
-		Lister: namespaces,
-		Synced: informer.HasSyncedChecker().Done(),
-		Client: m.Client.CoreV1(),
-	})
-	return factory(configuration)
 }

@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
+	"sa-controller-manager/internal/check"
 )
 
 const podPolicyInterval = time.Minute
@@ -23,26 +24,24 @@ func (m *Manager) buildPodPolicy(p *Part) error {
 	if m.Options.Webhook.Port == 0 || m.Options.Webhook.Registration == registration.None {
 		return nil
 	}
-	ordinary, err := resolve.Ordinary(&m.Options.Admission)
-	if err != nil {
-		return err
-	}
-	var last atomic.Value
-	last.Store("not checked yet")
+	ordinary := m.Options.Admission.Plugin().Ordinary()
+	var last atomic.Pointer[check.Result]
+	last.Store(&check.Result{Note: "not checked yet"})
 	p.Run = func(ctx context.Context) error {
 		wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, podPolicyInterval)
 			defer cancel()
-			problem, err := podpolicy.Problems(ctx, m.Client, ordinary)
-			if err != nil {
-				problem = err.Error()
+			var result check.Result
+			var err error
+			if result.Findings, err = podpolicy.Findings(ctx, m.Client, ordinary); err != nil {
+				result.Note = err.Error()
 			}
-			if last.Swap(problem) != problem && problem != "" {
-				m.Logger.Info("The policies for Pods are not as they should be", "reason", problem)
+			if before := last.Swap(&result); !reflect.DeepEqual(before.Findings, result.Findings) && len(result.Findings) > 0 {
+				m.Logger.Info("The policies for Pods are not as they should be", "reason", check.Error(result.Findings, "").Error())
 			}
 		}, podPolicyInterval, 0.1, true)
 		return nil
 	}
-	p.Check = func() (string, error) { return last.Load().(string), nil }
+	p.Findings = func() (check.Result, error) { return *last.Load(), nil }
 	return nil
 }

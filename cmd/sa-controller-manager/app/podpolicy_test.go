@@ -37,13 +37,14 @@ func TestPodPolicyDetail(t *testing.T) {
 			objects: append([]runtime.Object{policy, binding(admissionregistrationv1.Warn)}, completion...),
 			want:    "its spec.validationActions is [Warn], want [Deny]",
 		},
-		"NoCompletion": {objects: []runtime.Object{policy, deny}, want: "there is no MutatingAdmissionPolicy sa-controller-manager-completion"},
-		"Secret":       {flags: []string{"--pod-token=secret"}, objects: []runtime.Object{policy, deny}},
+		"NoCompletion": {objects: []runtime.Object{policy, deny}, want: "finding completion-missing: the policy " +
+			"sa-controller-manager-completion is missing"},
+		"Secret": {flags: []string{"--pod-token=secret"}, objects: []runtime.Object{policy, deny}},
 		"SecretAndCompletion": {
-			flags: []string{"--pod-token=secret"}, objects: both, want: "completes Pods in another way than our plugin is configured to",
+			flags: []string{"--pod-token=secret"}, objects: both, want: "ordinary Pods are completed in another way than by our plugin",
 		},
 		"LimitsAndCompletion": {
-			flags: []string{"--limit-secret-references"}, objects: both, want: "completes Pods in another way than our plugin is configured to",
+			flags: []string{"--limit-secret-references"}, objects: both, want: "ordinary Pods are completed in another way than by our plugin",
 		},
 		"Unknown": {err: errors.New("boom"), want: "read ValidatingAdmissionPolicyBinding sa-controller-manager-pods: boom"},
 	} {
@@ -57,13 +58,13 @@ func TestPodPolicyDetail(t *testing.T) {
 				m := &Manager{Host: Host{Options: parse(t, append(tc.flags, "--webhook-registration=url")...), Clients: Clients{Client: client}}}
 				var p Part
 				testutil.Must(t, m.buildPodPolicy(&p))
-				if detail, err := p.Check(); detail != "not checked yet" || err != nil {
+				if detail, err := p.probe()(); detail != "not checked yet" || err != nil {
 					t.Errorf("at first: %q, %v", detail, err)
 				}
 				ctx, stop := context.WithCancel(t.Context())
 				go func() { _ = p.Run(ctx) }()
 				synctest.Wait()
-				if detail, err := p.Check(); err != nil || (detail == "") != (tc.want == "") || !strings.Contains(detail, tc.want) {
+				if detail, err := p.probe()(); err != nil || (detail == "") != (tc.want == "") || !strings.Contains(detail, tc.want) {
 					t.Errorf("got %q, %v, want %q", detail, err, tc.want)
 				}
 				stop()
@@ -72,7 +73,7 @@ func TestPodPolicyDetail(t *testing.T) {
 	}
 	var none Part
 	testutil.Must(t, (&Manager{Host: Host{Options: parse(t)}}).buildPodPolicy(&none))
-	if none.Run != nil || none.Check != nil {
+	if none.Run != nil || none.Findings != nil {
 		t.Error("without a registration there is a check")
 	}
 }

@@ -170,7 +170,7 @@ func (m *Manager) work(ctx context.Context, start func(Phase)) error {
 	return leaderelection.Run(ctx, leaderelection.Config{
 		LeaderElectionConfiguration: m.Options.LeaderElection.LeaderElectionConfiguration,
 
-		Name: options.ProgramName, Client: m.Election, Watcher: m.Client, Watchdog: m.watchdog,
+		Name: options.ProgramName, Client: m.Election, Watchdog: m.watchdog,
 	}, m.lead)
 }
 

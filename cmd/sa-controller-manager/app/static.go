@@ -6,14 +6,9 @@ package app
 import (
 	"fmt"
 	"os"
-	"time"
-
-	"k8s.io/client-go/rest"
-	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/apiservers"
 )
 
@@ -38,20 +33,6 @@ func (w *webhook) registerStatic(m *Manager, config *registration.Config) error 
 // below dir, and returns their paths. It sends no request.
 func WriteWebhookManifests(o *options.Options, dir string, caBundle []byte) ([]string, error) {
 	o.Webhook.Registration = registration.Static
-	unused, err := newClients(&rest.Config{}, time.Minute)
-	if err != nil {
-		return nil, err
-	}
-	m := &Manager{Host: Host{
-		Options: o, Clients: unused, Registry: metrics.NewKubeRegistry(),
-	}}
-	chain, err := m.buildChain(informers.New(unused.Client, 0), nil)
-	if err != nil {
-		return nil, err
-	}
-	spec, err := m.webhookSpec(chain)
-	if err != nil {
-		return nil, err
-	}
-	return spec.WriteStatic(dir, caBundle)
+	m := &Manager{Host: Host{Options: o}}
+	return m.webhookSpec().WriteStatic(dir, caBundle)
 }

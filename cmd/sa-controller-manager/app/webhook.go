@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -20,9 +19,10 @@ import (
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/certs"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/check"
 )
 
 // webhook is the admission webhook. Every replica serves one; the leader registers it.
@@ -49,7 +49,7 @@ func (m *Manager) buildWebhook(p *Part) error {
 	}
 	o := &m.Options.Webhook
 	metrics := admission.NewMetrics(m.Registry.MustRegister)
-	chain, err := m.buildChain(p.Informers, metrics)
+	plugin, err := m.newPlugin(p.Informers)
 	if err != nil {
 		return err
 	}
@@ -59,12 +59,12 @@ func (m *Manager) buildWebhook(p *Part) error {
 	}
 	w.ready = func() error { return errors.Join(w.source.Ready(), m.synced(w.informers)) }
 	responder := &registration.ProbeResponder{}
-	if err := w.register(m, o, chain, responder); err != nil {
+	if err := w.register(m, o, responder); err != nil {
 		return err
 	}
-	// Probes are answered before any plugin, and plugins do not know about them.
-	probed := slices.Concat(admission.Chain{{Name: "probe", Plugin: responder}}, chain)
-	handler := admission.NewWebhook(admission.WebhookConfig{Chain: probed, MaxInFlight: o.MaxInFlight, Metrics: metrics})
+	// Probes are answered first, and the plugin does not know about them.
+	chain := admission.Chain{{Name: "probe", Plugin: responder}, {Name: serviceaccount.Name, Plugin: plugin, Metrics: metrics}}
+	handler := admission.NewWebhook(admission.WebhookConfig{Chain: chain, MaxInFlight: o.MaxInFlight, Metrics: metrics})
 	if err := w.listen(m.Options, handler, metrics); err != nil {
 		return err
 	}
@@ -78,33 +78,28 @@ func (m *Manager) buildRegistration(p *Part) error {
 		return nil
 	}
 	p.Informers = m.webhook.informers // nothing is registered before it can answer
+	var status func() registration.Status
 	switch registrar, static := m.webhook.registrar, m.webhook.static; {
 	case registrar != nil:
-		p.Run = registrar.Lead
-		p.Check = func() (string, error) { return registrationProbe(registrar.Status()) }
+		p.Run, status = registrar.Lead, registrar.Status
 	case static != nil:
-		p.Check = func() (string, error) { return registrationProbe(static.Status()) }
+		status = static.Status
+	default:
+		return nil
+	}
+	p.Findings = func() (check.Result, error) {
+		now := status()
+		return check.Result{Note: now.String(), Findings: now.Findings()}, nil
 	}
 	return nil
 }
 
-// registrationProbe returns the state of the registration, as an error if it is not as intended.
-func registrationProbe(status registration.Status) (string, error) {
-	if err := status.Check(); err != nil {
-		return "", err
-	}
-	return status.String(), nil
-}
-
-// register builds the Registrar for the rules of chain, or with static what keeps the files.
-func (w *webhook) register(m *Manager, o *options.Webhook, chain admission.Chain, responder *registration.ProbeResponder) error {
+// register builds the Registrar or with static what keeps the files.
+func (w *webhook) register(m *Manager, o *options.Webhook, responder *registration.ProbeResponder) error {
 	if o.Registration == registration.None {
 		return nil
 	}
-	spec, err := m.webhookSpec(chain)
-	if err != nil {
-		return err
-	}
+	spec := m.webhookSpec()
 	config := registration.Config{
 		Spec: spec, Client: m.Client, ServingCA: w.source, Recorder: m.Recorder, Loops: m.Loops,
 		Metrics: registration.NewMetrics(m.Registry.MustRegister),
@@ -155,8 +150,9 @@ func (w *webhook) listen(all *options.Options, handler http.Handler, metrics *ad
 }
 
 // webhookSpec returns what the leader registers.
-func (m *Manager) webhookSpec(chain admission.Chain) (registration.Spec, error) {
-	o, election := &m.Options.Webhook, &m.Options.LeaderElection
+func (m *Manager) webhookSpec() registration.Spec {
+	var plugin *serviceaccount.Plugin // its rules are constant
+	o := &m.Options.Webhook
 	spec := registration.Spec{
 		Mode:             o.Registration,
 		Host:             o.URLHost,
@@ -165,27 +161,17 @@ func (m *Manager) webhookSpec(chain admission.Chain) (registration.Spec, error) 
 		ServiceNamespace: o.ServiceNamespace,
 		FailurePolicy:    admissionregistrationv1.FailurePolicyType(o.FailurePolicy),
 		Timeout:          o.Timeout,
-		MutatingRules:    chain.MutatingRules(),
-		ValidatingRules:  chain.ValidatingRules(),
-		AllowBroadRules:  o.AllowBroadRules,
+		MutatingRules:    plugin.MutatingRules(),
+		ValidatingRules:  plugin.Rules(),
+		Ordinary:         m.Options.Admission.Plugin().Ordinary(),
 
 		Namespace: m.ownNamespace,
 		Account:   m.ownAccount,
-		// Its own webhook must never decide on these objects of the process.
-		Own: []registration.Object{
-			{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Name: election.ResourceName},
-			{Resource: "secrets", Namespace: certs.SecretNamespace, Name: certs.SecretName},
-			{Resource: "namespaces", Name: certs.SecretNamespace},
-		},
 	}
 	if o.Registration == registration.Service {
 		spec.Port = 443 // of the Service; its target port is ours
 	}
-	var err error
-	if spec.Ordinary, err = resolve.Ordinary(&m.Options.Admission); err != nil {
-		return spec, err
-	}
-	return spec, spec.Validate()
+	return spec
 }
 
 // certify sets the source of the serving certificate: the given files, or the serving CA that all

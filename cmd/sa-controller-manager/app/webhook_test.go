@@ -122,19 +122,3 @@ func TestAnyReplicaProves(t *testing.T) {
 		})
 	}
 }
-
-// An error of the registration is shown once.
-func TestRegistrationLine(t *testing.T) {
-	t.Parallel()
-	for want, status := range map[string]registration.Status{
-		"failed: proving: nobody listens": {State: registration.Proving, Detail: "nobody listens"},
-		"registered: https://h:1":         {State: registration.Registered, Detail: "https://h:1"},
-		"off: annotation":                 {State: registration.Off, Detail: "annotation"},
-	} {
-		got, err := registrationProbe(status)
-		if err != nil {
-			got = "failed: " + err.Error()
-		}
-		testutil.Check(t, "line", want, got)
-	}
-}

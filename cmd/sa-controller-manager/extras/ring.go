@@ -154,7 +154,7 @@ func (e *extras) buildRing(p *app.Part) error {
 	e.registerRingMetrics()
 	e.showRing(context.Background())
 	e.OnRing = append(e.OnRing, e.showRing, func(context.Context) { e.consistency.RingChanged() })
-	p.Run, p.Check = e.consistency.Run, e.consistency.Check
+	p.Run, p.Findings = e.consistency.Run, e.consistency.Findings
 	return nil
 }
 
@@ -191,9 +191,10 @@ func (e *extras) buildRetired(p *app.Part) error {
 	if e.consistency == nil {
 		return nil
 	}
-	watcher := consistency.NewWatcher(consistency.WatcherConfig{Client: e.Client, State: e.store.State, Loops: e.Loops})
-	e.OnRing = append(e.OnRing, watcher.RingChanged)
-	p.Run = watcher.Run
+	p.Run = func(ctx context.Context) error {
+		consistency.Watch(ctx, e.Client, e.store.State)
+		return nil
+	}
 	return nil
 }
 

@@ -135,15 +135,19 @@ func (c *Controller) secret() *corev1.Secret {
 // RingChanged queues another publication and comparison of the ring. It does not block.
 func (c *Controller) RingChanged() { c.loop.AddIfRunning(comparing) }
 
-// Check describes whether the rings are the same, for readiness. It fails while this host signs nothing, and while its
-// file is not the ring that it has used: after a restart tokens would be refused. It does not block.
-func (c *Controller) Check() (string, error) {
+// Findings is the check of /readyz: what is wrong with the ring file of this host. It fails while this host signs
+// nothing, and while its file is not the ring that it has used: after a restart tokens would be refused. It does not
+// block.
+func (c *Controller) Findings() (check.Result, error) {
+	note := *c.status.Load()
 	if stands := c.stands.Load(); stands != nil {
-		if worst, _ := stands.Worst(); check.RingWorse(worst.Code, check.RingMissing) {
-			return "", fmt.Errorf("%s: %s", worst.Message, worst.Remedy)
+		worst, found := stands.Worst()
+		worst.Unready = check.RingWorse(worst.Code, check.RingMissing)
+		if worst.Unready || found && note == worst.Message { // others are reported once they have lasted
+			return check.Result{Findings: []check.Finding{worst.Finding}}, nil
 		}
 	}
-	return *c.status.Load(), nil
+	return check.Result{Note: note}, nil
 }
 
 // MaySign returns an error if nothing may be signed, because another ring does not have the active key or
@@ -223,7 +227,7 @@ func (c *Controller) ask(ctx context.Context, p Published) {
 }
 
 // AcceptedRevoked returns the facts about the revoked keys that a kube-apiserver accepts.
-func AcceptedRevoked(server string, keys []signing.PublicKey, revoked []ring.Removed) (facts []check.KeyFact) {
+func AcceptedRevoked(server string, keys []signing.PublicKey, revoked ring.Revocations) (facts []check.KeyFact) {
 	for _, gone := range revoked {
 		if slices.ContainsFunc(keys, gone.Is) {
 			facts = append(facts, check.Key(check.RevokedKeyAccepted, check.KeyArgs{Host: server, Key: gone.ID}))
@@ -233,11 +237,7 @@ func AcceptedRevoked(server string, keys []signing.PublicKey, revoked []ring.Rem
 }
 
 func (c *Controller) obey(ctx context.Context, orders ring.Orders) {
-	for _, revoked := range c.orders.Revoked {
-		if !slices.Contains(orders.Revoked, revoked) { // the Secret was deleted
-			orders.Revoked = append(orders.Revoked, revoked)
-		}
-	}
+	orders.Revoked = ring.Union(orders.Revoked, c.orders.Revoked) // the Secret may have been deleted
 	if orders.Active == c.orders.Active && slices.Equal(orders.Revoked, c.orders.Revoked) {
 		return
 	}

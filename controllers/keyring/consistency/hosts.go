@@ -60,44 +60,38 @@ func Observe(ctx context.Context, client kubernetes.Interface, p Published) (Obs
 // Meet records the kube-apiservers and the Nodes that were seen. A host whose Node was seen and is gone is
 // forgotten, with its entry.
 func (p *Published) Meet(seen Observed) {
-	hosts := maps.Clone(p.Hosts)
-	if hosts == nil {
-		hosts = map[string]Host{}
-	}
+	p.cloneHosts()
 	for name, renewed := range seen.Leases {
-		host := hosts[name]
-		if host.Forgotten == "" || host.Forgotten != renewed {
+		if host := p.Hosts[name]; host.Forgotten == "" || host.Forgotten != renewed {
 			host.APIServer, host.Forgotten = true, ""
+			p.Hosts[name] = host
 		}
-		hosts[name] = host
 	}
 	for name, exists := range seen.Nodes {
-		host := hosts[name]
+		host := p.Hosts[name]
 		switch {
 		case exists:
 			host.Node = true
-			hosts[name] = host
+			p.Hosts[name] = host
 		case host.Node:
-			p.Hosts = hosts
 			p.Forget(name, seen.Leases[name])
-			hosts = p.Hosts
 		}
 	}
+}
+
+func (p *Published) cloneHosts() {
+	hosts := map[string]Host{}
+	maps.Copy(hosts, p.Hosts)
 	p.Hosts = hosts
 }
 
 // Forget removes a host. renewed is when its kube-apiserver has renewed the identity Lease, "" if there is none.
 func (p *Published) Forget(host, renewed string) {
 	p.Entries = slices.DeleteFunc(slices.Clone(p.Entries), func(entry Entry) bool { return entry.Host == host })
-	hosts := maps.Clone(p.Hosts)
-	delete(hosts, host)
-	if hosts == nil {
-		hosts = map[string]Host{}
+	p.cloneHosts()
+	if delete(p.Hosts, host); renewed != "" {
+		p.Hosts[host] = Host{Forgotten: renewed}
 	}
-	if renewed != "" {
-		hosts[host] = Host{Forgotten: renewed}
-	}
-	p.Hosts = hosts
 	if p.Claim.Host == host {
 		p.Claim = Claim{}
 	}

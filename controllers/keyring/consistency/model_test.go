@@ -254,7 +254,7 @@ func (m *model) sign(h *modelHost) {
 	if active == nil || active.Signer() != "" && !h.helper || m.stand(file, h.fetched).Refuses(check.Signs) != nil {
 		return
 	}
-	if !m.begun[active.ID()] && (h.fetched.Revoked(h.loaded.Active().PublicKey) || h.loaded.IsRevoked(h.loaded.Active().PublicKey)) {
+	if !m.begun[active.ID()] && (h.fetched.Removed.Has(h.loaded.Active().PublicKey) || h.loaded.IsRevoked(h.loaded.Active().PublicKey)) {
 		m.excuseAll(active.ID()) // each host goes on with its own next key
 	}
 	m.tokens = append(slices.DeleteFunc(m.tokens, func(t modelToken) bool { return t.key.ID == active.ID() || !t.expires.After(m.now) }),
@@ -303,13 +303,13 @@ func (m *model) check() error {
 		}
 		for _, gone := range m.truth {
 			for _, id := range []string{gone.ID, gone.Digest} {
-				if _, verifies := h.keys.Lookup(id); verifies && h.fetched.Revoked(signing.PublicKey{ID: gone.ID}) {
+				if _, verifies := h.keys.Lookup(id); verifies && h.fetched.Removed.Has(signing.PublicKey{ID: gone.ID}) {
 					return fmt.Errorf("%s verifies with %s, which is revoked, as it has seen", h.name, id)
 				}
 			}
 		}
 		for _, token := range m.tokens {
-			if m.p.Revoked(token.key) || !token.expires.After(m.now) || h.excused[token.key.ID] {
+			if m.p.Removed.Has(token.key) || !token.expires.After(m.now) || h.excused[token.key.ID] {
 				continue
 			}
 			if _, verifies := h.keys.Lookup(token.key.ID); !verifies {

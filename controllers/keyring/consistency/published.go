@@ -45,7 +45,7 @@ type Published struct { //nolint:recvcheck // what changes it has a pointer
 	// History cannot be read.
 	Entries []Entry
 	// Removed are the keys that some ring has revoked. It only grows.
-	Removed []ring.Removed
+	Removed ring.Revocations
 	// Hosts are what else is known of hosts, by name.
 	Hosts map[string]Host
 	// Followed is since when no host and no kube-apiserver signs with a retired key, by key ID.
@@ -149,8 +149,7 @@ func (e Entry) key(role signing.Role) string {
 }
 
 // active returns the key that signs with the ring, which is the next one if the active one is revoked, or "".
-func (e Entry) active(removed []ring.Removed) string {
-	p := Published{Removed: removed}
+func (e Entry) active(p Published) string {
 	for _, role := range []signing.Role{signing.Active, signing.Next} {
 		if id := e.key(role); id != "" && !p.RevokedID(id) {
 			return id
@@ -196,7 +195,7 @@ func (p Published) Orders(own ring.State) ring.Orders {
 	orders, newest := ring.Orders{Revoked: p.Removed}, own.Generation
 	for _, entry := range p.Entries {
 		if relate(own, entry) == newer && entry.Generation > newest {
-			newest, orders.Active = entry.Generation, entry.active(p.Removed)
+			newest, orders.Active = entry.Generation, entry.active(p)
 		}
 	}
 	return orders
@@ -311,34 +310,25 @@ func (p *Published) data(before map[string][]byte) (map[string][]byte, error) {
 }
 
 // Revoke adds keys that are revoked, and reports whether one was not published yet.
-func (p *Published) Revoke(revoked []ring.Removed) (added bool) {
+func (p *Published) Revoke(revoked ring.Revocations) (added bool) {
 	before := len(p.Removed)
 	p.Removed = ring.Union(p.Removed, revoked)
 	return len(p.Removed) > before
 }
 
-// Revoked reports whether some host has revoked a key.
-func (p *Published) Revoked(key signing.PublicKey) bool {
-	return slices.ContainsFunc(p.Removed, func(gone ring.Removed) bool { return gone.Is(key) })
-}
-
-// RevokedID is Revoked for a key of which only the ID is known.
+// RevokedID reports whether some host has revoked a key of which only the ID is known.
 func (p *Published) RevokedID(id string) bool {
 	return slices.ContainsFunc(p.Removed, func(gone ring.Removed) bool { return gone.ID == id || gone.Digest == id })
 }
 
-// Revocation is the record of a key of a published ring, and ok is false for another one.
+// Revocation is the record to revoke a key of a published ring with, and ok is false for another one.
 func (p *Published) Revocation(id string) (gone ring.Removed, ok bool) {
 	for _, entry := range p.Entries {
 		if entry.Keys[id] != "" {
 			return ring.Removed{ID: id, Digest: cmp.Or(entry.Digests[id], id), Reason: ring.Revoked}, true
 		}
 	}
-	i := slices.IndexFunc(p.Removed, func(gone ring.Removed) bool { return gone.ID == id })
-	if i < 0 {
-		return ring.Removed{}, false
-	}
-	return p.Removed[i], true
+	return ring.Removed{}, false
 }
 
 // ClaimRing keeps other hosts from making the generation that follows on a ring. A claim of another host lasts until

@@ -8,56 +8,32 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
-	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing/ring"
 )
 
-// watchInterval is how often a Watcher looks up the kube-apiservers.
+// watchInterval is how often Watch looks up the kube-apiservers.
 const watchInterval = 30 * time.Second
 
-// WatcherConfig is what a Watcher needs.
-type WatcherConfig struct {
-	Client kubernetes.Interface
-	State  func() ring.State
-	Loops  *reconcile.Metrics
-}
-
-// Watcher publishes, on the leader, which kube-apiservers there are, so that one that is down is not forgotten, and
-// since when nothing signs with a retired key: what a prune waits for, so that it outlives every process.
-type Watcher struct {
-	WatcherConfig
-	loop *reconcile.Runner[string]
-}
-
-// NewWatcher returns one that does not run yet.
-func NewWatcher(config WatcherConfig) *Watcher {
-	w := &Watcher{WatcherConfig: config}
-	w.loop = reconcile.New(reconcile.Config[string]{Name: "retired_keys", Workers: 1, Sync: w.sync, Metrics: config.Loops})
-	return w
-}
-
-// RingChanged must be called after the ring has changed. It does not block.
-func (w *Watcher) RingChanged(context.Context) { w.loop.AddIfRunning(comparing) }
-
-// Run works until ctx ends.
-func (w *Watcher) Run(ctx context.Context) error {
-	w.loop.Add(comparing)
-	w.loop.Run(ctx)
-	return nil
-}
-
-func (w *Watcher) sync(ctx context.Context, _ string) error {
-	if _, err := Refresh(ctx, w.Client, true); err != nil {
-		return err
-	}
-	err := Edit(ctx, w.Client, func(p *Published) error {
-		p.follow(w.State(), time.Now())
-		return nil
-	})
-	w.loop.AddAfter(comparing, watchInterval)
-	return err
+// Watch publishes, on the leader, which kube-apiservers there are, so that one that is down is not forgotten, and
+// since when nothing signs with a retired key: what a prune waits for, so that it outlives every process. It returns
+// when ctx ends.
+func Watch(ctx context.Context, client kubernetes.Interface, state func() ring.State) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		_, err := Refresh(ctx, client, true)
+		if err == nil {
+			err = Edit(ctx, client, func(p *Published) error {
+				p.follow(state(), time.Now())
+				return nil
+			})
+		}
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Could not publish which kube-apiservers there are")
+		}
+	}, watchInterval)
 }
 
 // Follow records since when nothing signs with a retired key. What was known of an earlier retirement goes. all says that

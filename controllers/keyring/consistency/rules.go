@@ -15,7 +15,7 @@ import (
 // MayWithdraw returns a *ring.Refusal if a next key has signed on some host: there are tokens of it. A
 // revoked one may go.
 func (p Published) MayWithdraw(key ring.Key) error {
-	if p.Revoked(key.PublicKey) {
+	if p.Removed.Has(key.PublicKey) {
 		return nil
 	}
 	for _, entry := range p.Entries {

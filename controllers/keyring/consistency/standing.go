@@ -100,7 +100,11 @@ func related(a, b []string) bool {
 
 func (s *Standing) add(code string, args check.KeyArgs) {
 	args.Our = s.file.State.Generation
-	s.Facts = append(s.Facts, check.Key(code, args))
+	fact := check.Key(code, args)
+	if args.Host == "" || slices.Contains(check.RingCodes(), code) {
+		fact.Finding.Host = s.file.Host
+	}
+	s.Facts = append(s.Facts, fact)
 }
 
 // ownFile compares the file with every entry.
@@ -123,7 +127,7 @@ func (s *Standing) ownFile() {
 			continue
 		}
 		is := relate(state, entry)
-		args := check.KeyArgs{Host: entry.Host, Their: entry.Generation, Key: entry.active(s.p.Removed)}
+		args := check.KeyArgs{Host: entry.Host, Their: entry.Generation, Key: entry.active(s.p)}
 		switch other := !s.mine(entry); {
 		case is == older:
 			continue
@@ -149,7 +153,7 @@ func (s *Standing) ownFile() {
 		}
 	}
 	for _, key := range state.Keys {
-		if s.p.Revoked(key.PublicKey) || state.IsRevoked(key.PublicKey) {
+		if ring.Union(s.p.Removed, state.Revoked).Has(key.PublicKey) {
 			s.add(check.RevokedInFile, check.KeyArgs{Key: key.ID})
 		}
 	}
@@ -187,7 +191,7 @@ func (s *Standing) Holder() string {
 
 // hosts finds what keeps a host from following the newest ring.
 func (s *Standing) hosts(use []ring.Key) {
-	active, signers := s.newest.active(s.p.Removed), false
+	active, signers := s.newest.active(s.p), false
 	if next := s.newest.key(signing.Next); len(use) == 0 && next != "" {
 		use = []ring.Key{{Key: signing.PublicKey{ID: next}.As(signing.Next)}}
 	}
@@ -274,14 +278,14 @@ func (s *Standing) Findings(now time.Time) []check.Finding {
 }
 
 // Active returns the key that the newest ring signs with, "" if it has none.
-func (s *Standing) Active() string { return s.newest.active(s.p.Removed) }
+func (s *Standing) Active() string { return s.newest.active(s.p) }
 
 // Forks returns the keys that rings sign with which have not come from one another, by host, nil if all have.
 func (s *Standing) Forks() map[string]string {
 	forks := map[string]string{s.newest.Host: s.Active()}
 	for _, entry := range s.p.Entries {
 		if entry.version() != "" && !slices.Contains(s.newest.History, entry.version()) {
-			forks[entry.Host] = entry.active(s.p.Removed)
+			forks[entry.Host] = entry.active(s.p)
 		}
 	}
 	if len(forks) == 1 {

@@ -5,6 +5,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -19,6 +20,7 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/internal/apiservers"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
@@ -82,6 +84,15 @@ func (c *Cluster) Find(ctx context.Context, hosts []string, without ...string) e
 		}
 	}
 	return nil
+}
+
+// Unasked is the finding for an error of Find.
+func Unasked(err error) check.Finding {
+	why := err.Error()
+	if refusal, ok := errors.AsType[*ring.Refusal](err); ok {
+		why = refusal.Reason // the finding has a remedy
+	}
+	return check.Key(check.APIServerNotAsked, check.KeyArgs{Host: "a kube-apiserver", Why: why}).Finding
 }
 
 // owners returns the hosts by name and by the addresses of their Nodes, as far as these are known.

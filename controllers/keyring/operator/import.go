@@ -35,10 +35,10 @@ func (o *Operator) Init(ctx context.Context, active *signing.PrivateKey, retired
 			Remedy: "copy that file here and import it (keys import) or, if that host is gone for good: keys forget " + host,
 		}
 	}
-	if published.Revoked(active.Public()) {
+	if published.Removed.Has(active.Public()) {
 		return &ring.Refusal{Reason: fmt.Sprintf("key %s was revoked", active.ID()), Remedy: "begin with another key"}
 	}
-	retired = slices.DeleteFunc(slices.Clone(retired), published.Revoked)
+	retired = slices.DeleteFunc(slices.Clone(retired), published.Removed.Has)
 	key, err := o.make(ctx, next, ring.KeyOf(active))
 	if err != nil {
 		return err

@@ -154,18 +154,28 @@ func (o *Operator) stand(state ring.State, p consistency.Published, use ...ring.
 	return consistency.Stand(consistency.File{Host: o.Host, State: state}, p, use...)
 }
 
-// mayUse returns nil if every known host has a key and every kube-apiserver accepts it.
-func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, without []string) (consistency.Published, error) {
-	if o.Cluster == nil {
+// mayChange returns what is published, and nil if no fact blocks a step. One that begins to use a key, or ends it,
+// concerns every known host, and each kube-apiserver is found.
+func (o *Operator) mayChange(ctx context.Context, state ring.State, step check.Blocks, without []string, use ...ring.Key) (
+	consistency.Published, error,
+) {
+	everywhere := step&check.Uses != 0
+	if everywhere && o.Cluster == nil {
 		return consistency.Published{}, errNoCluster
 	}
 	published, err := o.fetch(ctx, true)
 	if err == nil {
-		err = o.stand(state, published, key).Refuses(check.Changes|check.Uses, without...)
+		err = o.stand(state, published, use...).Refuses(step, without...)
 	}
-	if err == nil {
+	if err == nil && everywhere {
 		err = o.Cluster.Find(ctx, published.APIServers(), without...)
 	}
+	return published, err
+}
+
+// mayUse returns nil if every known host has a key and every kube-apiserver accepts it.
+func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, without []string) (consistency.Published, error) {
+	published, err := o.mayChange(ctx, state, check.Changes|check.Uses, without, key)
 	if err == nil {
 		err = notAccepted(key, o.Cluster.Accepts(ctx, key.Key))
 	}
@@ -197,10 +207,7 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 	if err != nil {
 		return err
 	}
-	published, err := o.fetch(ctx, true)
-	if err == nil {
-		err = o.stand(state, published).Refuses(check.Changes, without...)
-	}
+	published, err := o.mayChange(ctx, state, check.Changes, without)
 	if err != nil {
 		return err
 	}

@@ -54,16 +54,11 @@ func (o *Operator) Prune(ctx context.Context, without ...string) ([]Pruned, erro
 // usages returns what the cluster says about the use of each retired key, and publishes since when nothing
 // is seen to sign with one: the life of its tokens is counted from then on.
 func (o *Operator) usages(ctx context.Context, state ring.State, without []string) (map[string]ring.Usage, error) {
-	if o.Cluster == nil {
-		return nil, errNoCluster
+	step := check.Changes
+	if len(state.Retired()) > 0 {
+		step |= check.Uses
 	}
-	published, err := o.fetch(ctx, true)
-	if err == nil {
-		err = o.stand(state, published, state.Active()).Refuses(check.Changes|check.Uses, without...)
-	}
-	if err == nil && len(state.Retired()) > 0 {
-		err = o.Cluster.Find(ctx, published.APIServers(), without...)
-	}
+	published, err := o.mayChange(ctx, state, step, without, state.Active())
 	if err != nil || len(state.Retired()) == 0 {
 		return nil, err
 	}

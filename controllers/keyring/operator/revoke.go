@@ -64,11 +64,11 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 		}
 		notes = append(notes, note)
 	}
-	gone, err := revocations(ids, state, published)
+	known := ring.Union(state.Revoked, published.Removed)
+	gone, err := revocations(ids, state, known, published)
 	if err != nil {
 		return nil, errors.Join(err, fileErr, fetchErr)
 	}
-	known := ring.Union(state.Revoked, published.Removed)
 	if added := len(ring.Union(known, gone)) > len(known); added && options.Confirm != nil {
 		warning := fmt.Sprintf("every token signed with %q will be refused, those in Secrets until they are filled again", ids)
 		if err := options.Confirm(ctx, warning); err != nil {
@@ -127,8 +127,8 @@ func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids [
 }
 
 // revocations returns the records of keys, of the file or of a published ring.
-func revocations(ids []string, state ring.State, p consistency.Published) ([]ring.Removed, error) {
-	var gone []ring.Removed
+func revocations(ids []string, state ring.State, known ring.Revocations, p consistency.Published) (gone ring.Revocations, err error) {
+	state.Revoked = known
 	for _, id := range ids {
 		record, ok := state.Revocation(id)
 		if !ok {
@@ -144,7 +144,7 @@ func revocations(ids []string, state ring.State, p consistency.Published) ([]rin
 
 // revokeInFile takes revoked keys out of the ring of this host. What they leave empty gets a new key of the same kind,
 // unless another process would have to have it. A ring that is not the newest only gets the revocation.
-func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone []ring.Removed, stands *consistency.Standing,
+func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone ring.Revocations, stands *consistency.Standing,
 	without []string) (notes []string, err error) {
 	if err := o.File.Writable(); err != nil {
 		return nil, err
@@ -154,9 +154,7 @@ func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone []ri
 		why = o.claim(ctx, state, without)
 	}
 	if why != nil {
-		if slices.ContainsFunc(state.Keys, func(key ring.Key) bool {
-			return slices.ContainsFunc(gone, func(gone ring.Removed) bool { return gone.Is(key.PublicKey) })
-		}) {
+		if slices.ContainsFunc(state.Keys, func(key ring.Key) bool { return gone.Has(key.PublicKey) }) {
 			notes = append(notes, "no key was made here, because this is not the newest ring: "+why.Error())
 		}
 		if len(ring.Union(state.Revoked, gone)) == len(state.Revoked) {
@@ -174,7 +172,7 @@ func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone []ri
 		}
 	}
 	for _, key := range state.Keys {
-		if key.Signer != "" && slices.ContainsFunc(gone, func(gone ring.Removed) bool { return gone.Is(key.PublicKey) }) {
+		if key.Signer != "" && gone.Has(key.PublicKey) {
 			notes = append(notes, fmt.Sprintf("%s has the private half of key %s still: destroy it there", key.Signer, key.ID))
 		}
 	}
@@ -190,7 +188,7 @@ func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone []ri
 // awaitRefused makes every kube-apiserver with an external signer fetch the key set immediately, and returns when none
 // has the keys. It asks for what each publishes, because the private half may be gone. A kube-apiserver with key
 // files has them until it is restarted. The error names each that has them, and each that could not be asked.
-func (o *Operator) awaitRefused(ctx context.Context, revoked []ring.Removed, without []string) (notes []string, err error) {
+func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, without []string) (notes []string, err error) {
 	if o.Cluster == nil {
 		return nil, errors.New("it is not known whether a kube-apiserver still accepts them: give --kubeconfig")
 	}
@@ -217,7 +215,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked []ring.Removed, wit
 		var names []string
 		for _, fact := range o.Cluster.Accepting(ctx, revoked, true) {
 			if fact.Code == check.APIServerNotAsked {
-				fact.Host = fact.Message
+				fact.Host = fact.Message + ": " + fact.Why
 			}
 			names = append(names, fact.Host)
 		}
@@ -235,7 +233,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked []ring.Removed, wit
 
 // Accepting returns the facts about the kube-apiservers that accept a revoked key, and about those that could not be
 // asked. If now is set, each fetches the key set first.
-func (c *Cluster) Accepting(ctx context.Context, revoked []ring.Removed, now bool) (facts []check.KeyFact) {
+func (c *Cluster) Accepting(ctx context.Context, revoked ring.Revocations, now bool) (facts []check.KeyFact) {
 	if len(revoked) == 0 {
 		return nil
 	}

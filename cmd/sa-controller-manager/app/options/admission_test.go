@@ -10,43 +10,15 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// The file and the flags may both say something; a flag that is not given says nothing.
-func TestAdmissionFlagsOverrideTheConfiguration(t *testing.T) {
+func TestPlugin(t *testing.T) {
 	t.Parallel()
-	file := serviceaccount.Config{
-		Mode: serviceaccount.Secret, LimitSecretReferences: true,
-		MountServiceAccountToken: true, RequireAPIToken: true,
+	for args, change := range map[string]func(*serviceaccount.Config){
+		"--v=0":                     func(*serviceaccount.Config) {},
+		"--pod-token=secret":        func(c *serviceaccount.Config) { c.Mode = serviceaccount.Secret },
+		"--limit-secret-references": func(c *serviceaccount.Config) { c.LimitSecretReferences = true },
+	} {
+		want := serviceaccount.DefaultConfig()
+		change(&want)
+		testutil.Check(t, args, want, parse(t, args).Admission.Plugin())
 	}
-	without := func(change func(*serviceaccount.Config)) serviceaccount.Config {
-		config := file
-		change(&config)
-		return config
-	}
-	cases := map[string]struct {
-		args []string
-		want serviceaccount.Config
-	}{
-		"NotGiven": {want: file},
-		"PodToken": {
-			args: []string{"--pod-token=projected"},
-			want: without(func(c *serviceaccount.Config) { c.Mode = serviceaccount.Projected }),
-		},
-		"Limit": {
-			args: []string{"--limit-secret-references=false"},
-			want: without(func(c *serviceaccount.Config) { c.LimitSecretReferences = false }),
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			o := parse(t, tc.args...).Admission
-			testutil.Check(t, "configuration", tc.want, o.apply(file))
-		})
-	}
-}
-
-// Lists of plugins are copied from kube-apiserver's flags.
-func TestPluginsThatStayInAPIServer(t *testing.T) {
-	t.Parallel()
-	o := parse(t, "--enable-admission-plugins=LimitRanger,AlwaysDeny,NamespaceExists")
-	testutil.Check(t, "enabled", []string{"ServiceAccount", "AlwaysDeny"}, o.Admission.Enabled())
 }

@@ -16,21 +16,17 @@ import (
 // not its default.
 func givenFlags() map[string]string {
 	return map[string]string{
-		"enable-admission-plugins":      "[AlwaysAdmit]",
-		"disable-admission-plugins":     "[ServiceAccount]",
-		"admission-control":             "[AlwaysDeny]",
-		"admission-control-config-file": "admission.yaml",
-		"pod-token":                     "secret",
-		"limit-secret-references":       "true",
-		"webhook-bind-address":          "192.0.2.1",
-		"webhook-timeout":               "7s",
-		"kube-api-burst":                "77",
-		"service-account-issuer":        "[https://a]",
-		"feature-gates":                 ":A=true",
-		"disabled-metrics":              "[a]",
-		"tls-sni-cert-key":              "[a.crt,a.key]",
-		"v":                             "3",
-		"concurrent-disruption-syncs":   "5",
+		"pod-token":                   "secret",
+		"limit-secret-references":     "true",
+		"webhook-bind-address":        "192.0.2.1",
+		"webhook-timeout":             "7s",
+		"kube-api-burst":              "77",
+		"service-account-issuer":      "[https://a]",
+		"feature-gates":               ":A=true",
+		"disabled-metrics":            "[a]",
+		"tls-sni-cert-key":            "[a.crt,a.key]",
+		"v":                           "3",
+		"concurrent-disruption-syncs": "5",
 	}
 }
 
@@ -61,8 +57,8 @@ func TestFlagsTwice(t *testing.T) {
 	if !sets.FlagSets["admission plugin"].Changed("pod-token") {
 		t.Error("a second Flags does not know what was given")
 	}
-	if got := o.Admission.apply(serviceaccount.Config{}); got.Mode != serviceaccount.Secret || !got.LimitSecretReferences {
-		t.Errorf("the flags are laid over nothing any more: %+v", got)
+	if got := o.Admission.Plugin(); got.Mode != serviceaccount.Secret || !got.LimitSecretReferences {
+		t.Errorf("the flags are lost: %+v", got)
 	}
 	sets.FlagSet("of the caller")
 	if _, shared := o.Flags().FlagSets["of the caller"]; shared {

@@ -52,8 +52,7 @@ func (v *ignoredValue) Set(text string) error {
 // AddFlags binds the group to fs.
 func (o *Ignored) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Strict, "strict-flags", o.Strict,
-		"Refuse the flags of kube-controller-manager that this program ignores, and the names of admission plugins that run in kube-apiserver. "+
-			"By default they are accepted and logged once.")
+		"Refuse the flags of kube-controller-manager that this program ignores. By default they are accepted and logged once.")
 	fs.Var(cliflag.NewColonSeparatedMultimapStringStringAllowDefaultEmptyKey(&o.FeatureGates), "feature-gates",
 		"Feature `gates` as name=true,name=false. This program has none: they are logged once, and refused with --strict-flags.")
 	SetOrigin(fs, ours, "strict-flags")

@@ -12,11 +12,9 @@
 package options
 
 import (
-	"fmt"
 	"maps"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -143,10 +141,6 @@ func (o *Options) Validate() []error {
 	var p Problems
 	for _, g := range o.groups() {
 		p = append(p, g.Validate()...)
-	}
-	if elsewhere := o.Admission.Selection.Elsewhere(); o.Ignored.Strict && len(elsewhere) > 0 {
-		names := strings.Join(elsewhere, ", ")
-		p = append(p, fmt.Errorf("the admission plugins %s run in kube-apiserver, and --strict-flags refuses their names", names))
 	}
 	if o.Webhook.Registration == registration.Static && o.Connection.Kubeconfig == "" && o.Connection.Master == "" {
 		p.Add("webhook-registration", string(registration.Static), "needs --kubeconfig with the address of this host's own kube-apiserver; "+

@@ -188,12 +188,7 @@ func TestValidate(t *testing.T) {
 		},
 
 		// Admission.
-		"--pod-token=none":                                       {`--pod-token "none" must be one of "projected", "secret"`},
-		"--enable-admission-plugins=NoSuch":                      {}, // only the registry knows the names, and the start-up asks it
-		"--enable-admission-plugins=LimitRanger,NamespaceExists": {}, // of kube-apiserver's own flag
-		"--enable-admission-plugins=LimitRanger,NamespaceExists --strict-flags": {
-			"the admission plugins LimitRanger, NamespaceExists run in kube-apiserver, and --strict-flags refuses their names",
-		},
+		"--pod-token=none": {`--pod-token "none" must be one of "projected", "secret"`},
 
 		// Flags of KCM that this program ignores.
 		"--cluster-name=a --strict-flags": {

@@ -48,7 +48,6 @@ type Webhook struct {
 	ServiceNamespace string
 	FailurePolicy    string
 	Timeout          time.Duration
-	AllowBroadRules  bool
 
 	MaxInFlight int
 	// DrainDelay is how long requests are served after /readyz has begun to fail.
@@ -118,7 +117,6 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ServiceNamespace, "webhook-service-namespace", o.ServiceNamespace, "Namespace of --webhook-service-name.")
 	fs.StringVar(&o.FailurePolicy, "webhook-failure-policy", o.FailurePolicy, "Failure policy of the webhook: \"Fail\" or \"Ignore\".")
 	fs.DurationVar(&o.Timeout, "webhook-timeout", o.Timeout, "Timeout of calls of the webhook, in whole seconds from 1s to 30s.")
-	fs.BoolVar(&o.AllowBroadRules, "webhook-allow-broad-rules", o.AllowBroadRules, "Allow admission plugins that handle every kind of object.")
 	fs.IntVar(&o.MaxInFlight, "webhook-max-in-flight", o.MaxInFlight,
 		"Limit of concurrent admission requests. Further ones get the status 429.")
 	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay,

@@ -10,7 +10,12 @@ import (
 
 // Access is one question for the API server. It is comparable: parts may need the same.
 type Access struct {
-	Verb, Group, Resource, Path, Namespace, Name string
+	Verb      string `json:"verb"`
+	Group     string `json:"group,omitempty"`
+	Resource  string `json:"resource,omitempty"`
+	Path      string `json:"path,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
 }
 
 // Accesses are the questions that rules come to, each one once, in a fixed order.

@@ -5,12 +5,10 @@ package permissions
 
 import (
 	"fmt"
-	"slices"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 )
 
 // condition reports whether flags ask for something.
@@ -21,7 +19,6 @@ type flags struct {
 	*options.Options
 
 	controllers options.ControllerSet
-	podToken    serviceaccount.TokenMode
 }
 
 func readFlags(o *options.Options) (*flags, error) {
@@ -29,25 +26,13 @@ func readFlags(o *options.Options) (*flags, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--controllers %w", err)
 	}
-	f := &flags{Options: o, controllers: set}
-	if servesWebhook(f) && plugin(serviceaccount.Name)(f) {
-		config, err := resolve.PluginConfig(&o.Admission)
-		if err != nil {
-			return nil, err
-		}
-		f.podToken = config.Mode
-	}
-	return f, nil
+	return &flags{Options: o, controllers: set}, nil
 }
 
 func always(*flags) bool { return true }
 
 func enabled(controller string) condition {
 	return func(f *flags) bool { return f.controllers.Enabled(controller) }
-}
-
-func plugin(name string) condition {
-	return func(f *flags) bool { return slices.Contains(f.Admission.Enabled(), name) }
 }
 
 func signsLegacyTokens(f *flags) bool {
@@ -75,7 +60,7 @@ func registers(f *flags) bool          { return f.Webhook.Registration != regist
 func registersInAPI(f *flags) bool     { return registers(f) && !registersStatic(f) }
 func registersStatic(f *flags) bool    { return f.Webhook.Registration == registration.Static }
 func issuesCertificate(f *flags) bool  { return f.Webhook.CertFile == "" && !registersStatic(f) }
-func mountsTokenSecrets(f *flags) bool { return f.podToken == serviceaccount.Secret }
+func mountsTokenSecrets(f *flags) bool { return f.Admission.PodToken == serviceaccount.Secret }
 
 func findsHosts(f *flags) bool {
 	return registration.Spec{Mode: f.Webhook.Registration, Host: f.Webhook.URLHost}.PerHost()

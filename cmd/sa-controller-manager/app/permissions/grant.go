@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/manifests"
 )
 
@@ -120,16 +121,29 @@ func (r Report) Grants(rules []Rule) (string, error) {
 	return strings.Join(documents, "---\n"), nil
 }
 
-const applyPermissions = "apply manifests/permissions (with its token-secrets and options, if those are in use)"
+// Lacking is the fact that a {user} lacks permissions.
+var Lacking = check.Fact{
+	Code: "permissions-missing", Message: "{user} lacks permissions", Cost: "the parts that need them do nothing",
+	Remedy: "{remedy}", Unready: true,
+}
 
-// Remedy says what the user can do about what is missing.
-func (r Report) Remedy() string {
+// Findings names each missing access, with a part that needs it.
+func (r Report) Findings(rules []Rule) []check.Finding {
+	var names []string
+	for _, access := range r.Missing() {
+		names = append(names, fmt.Sprintf("%s (%s)", access, PartsOf(access, rules)[0]))
+	}
+	const apply = "kubectl apply -k manifests/permissions{flags} (with its token-secrets and options, if those are in use)"
+	user, remedy := fmt.Sprintf("user %q", r.User), apply+" with this user as the subject, as the overlay of the Deployment does"
 	switch r.User {
-	case "", manifests.User:
-		return applyPermissions + ", or what this prints: sa-controller-manager preflight -o grant, with the same flags"
+	case "":
+		user = "this identity"
+		fallthrough
+	case manifests.User:
+		remedy = apply + ", or what this prints: sa-controller-manager preflight -o grant, with the flags of the process"
 	case kcmUser:
-		return "this is the identity of kube-controller-manager (controller-manager.conf), which may not do this and should not; " +
+		remedy = "this is the identity of kube-controller-manager (controller-manager.conf), which may not do this and should not; " +
 			"make one of our own, with its permissions: sa-controller-manager kubeadm kubeconfig --apply-permissions"
 	}
-	return applyPermissions + " with this user as the subject, as the overlay of the Deployment does"
+	return Lacking.Found("{user}", user, "{remedy}", remedy).About(names)
 }

@@ -301,8 +301,8 @@ func leaderElectionRules(o *options.LeaderElection) []Rule {
 			Why: "Not needed with --leader-elect=false. RBAC cannot restrict create to a name.",
 		},
 		{
-			Verbs: verbs("get", "watch", "update"), Group: leasesGroup, Resource: leases, Namespace: o.ResourceNamespace, Name: o.ResourceName,
-			Why: "The Lease of the leader. watch: a replica that waits tries at once when it is released.",
+			Verbs: verbs("get", "update"), Group: leasesGroup, Resource: leases, Namespace: o.ResourceNamespace, Name: o.ResourceName,
+			Why: "The Lease of the leader.",
 		},
 	}
 }

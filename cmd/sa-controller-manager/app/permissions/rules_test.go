@@ -27,7 +27,7 @@ func everything(t *testing.T) *options.Options {
 	t.Helper()
 	o, _, err := options.Parse([]string{
 		"--service-account-key-ring=ring.yaml", "--webhook-registration=url",
-		"--pod-token=secret", "--enable-admission-plugins=NamespaceLifecycle,DenyEscalatingExec",
+		"--pod-token=secret", "--account-template=template.yaml",
 	})
 	testutil.Must(t, err)
 	return o
@@ -62,12 +62,6 @@ func TestRulesFollowFlags(t *testing.T) {
 		"Issuer": {"it is given", func(o *options.Options) { o.Keys.Issuers = []string{"https://issuer"} }, []string{
 			"get /.well-known/openid-configuration",
 		}},
-		"NoLifecycle": {"the plugin is off, and others list namespaces too", func(o *options.Options) {
-			o.Admission.Selection.Enable = []string{"DenyEscalatingExec"}
-		}, []string{"get namespaces"}},
-		"NoExec": {"the plugin is off", func(o *options.Options) {
-			o.Admission.Selection.Enable = []string{"NamespaceLifecycle"}
-		}, []string{"get pods"}},
 		"Files": {"the certificate is given", func(o *options.Options) { o.Webhook.CertFile = "tls.crt" }, []string{
 			"create secrets in kube-system",
 			"list secrets/sa-controller-manager-webhook-ca in kube-system", "update secrets/sa-controller-manager-webhook-ca in kube-system",
@@ -76,12 +70,10 @@ func TestRulesFollowFlags(t *testing.T) {
 		"NoLeader": {"there is no Lease", func(o *options.Options) { o.LeaderElection.LeaderElect = false }, []string{
 			"create leases.coordination.k8s.io in kube-system", "get leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
-			"watch leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
 		"OtherLease": {"its own name is asked for", func(o *options.Options) { o.LeaderElection.ResourceName = "other" }, []string{
 			"get leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
-			"watch leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
 	}
 	for name, tc := range cases {

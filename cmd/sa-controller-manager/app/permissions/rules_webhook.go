@@ -6,9 +6,7 @@ package permissions
 import (
 	"path"
 
-	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/manifests"
 )
 
@@ -24,7 +22,7 @@ var configurations = []string{"mutatingwebhookconfigurations", "validatingwebhoo
 func webhookRules() []Rule {
 	rules := []Rule{
 		{
-			If: plugin(serviceaccount.Name), Verbs: verbs("get", "list", "watch"), Resource: accounts,
+			Verbs: verbs("get", "list", "watch"), Resource: accounts,
 			Why: "The account of a Pod. get: one that the cache does not have.",
 		},
 		{
@@ -94,14 +92,6 @@ func webhookOptionRules() []Rule {
 			If: mountsTokenSecrets, Verbs: verbs("list", "watch"), Resource: secrets,
 			Why: "Only for --pod-token=secret: which token Secret a Pod can be given. The process lists and watches only type " +
 				"kubernetes.io/service-account-token.",
-		},
-		{
-			If: plugin(plugins.DenyEscalatingExec), Verbs: verbs("get"), Resource: pods,
-			Why: "Only for the admission plugin DenyEscalatingExec.",
-		},
-		{
-			If: plugin(plugins.NamespaceLifecycle), Verbs: verbs("get", "list", "watch"), Resource: namespaces,
-			Why: "Only for the admission plugin NamespaceLifecycle. get: a namespace that the cache does not have.",
 		},
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/internal/check"
 )
 
 // Missing permissions are checked again after a second, then after twice as long each time.
@@ -68,52 +69,33 @@ func (w *Watcher) note(report Report) {
 	w.checked, w.last = true, report
 }
 
-// Status is the check of /readyz: it returns an error while a permission is missing and before the
-// first check. Permissions that could not be checked are only a detail, because they may be granted.
-func (w *Watcher) Status() (detail string, err error) {
+// Findings is the check of /readyz: it returns an error before the first check. Permissions that could not be checked
+// are only a note, because they may be granted.
+func (w *Watcher) Findings() (check.Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.checked {
-		return "", errors.New("not checked yet")
+		return check.Result{}, errors.New("not checked yet")
 	}
+	result := check.Result{Findings: w.last.Findings(w.rules)}
 	if err := w.last.Err(); err != nil {
-		detail = err.Error()
+		result.Note = err.Error()
 	}
-	if missing := w.last.Missing(); len(missing) > 0 {
-		return detail, fmt.Errorf("%s may not: %s", w.last.who(), Join(missing))
-	}
-	return detail, nil
-}
-
-func (r Report) who() string {
-	if r.User == "" {
-		return "this identity"
-	}
-	return fmt.Sprintf("user %q", r.User)
-}
-
-// Join lists accesses in one line.
-func Join(accesses []Access) string {
-	texts := make([]string, 0, len(accesses))
-	for _, access := range accesses {
-		texts = append(texts, access.String())
-	}
-	return strings.Join(texts, ", ")
+	return result, nil
 }
 
 func (r Report) log(logger klog.Logger, rules []Rule, first bool) {
-	missing := r.Missing()
+	lacks := check.Error(r.Findings(rules), "")
 	if err := r.Err(); err != nil {
 		logger.Info("Failed to check permissions, retrying", "cause", err.Error())
 	}
-	if len(missing) == 0 {
+	if lacks == nil {
 		if !first && r.Err() == nil {
 			logger.Info("All permissions are granted now")
 		}
 		return
 	}
-	logger.Error(errors.New("may not "+Join(missing)), "Permissions are missing, retrying until they are granted",
-		"user", r.User, "remedy", r.Remedy())
+	logger.Error(lacks, "Permissions are missing, retrying until they are granted")
 	if grants, err := r.Grants(rules); err == nil && grants != "" {
 		logger.Info("Apply this to grant the missing permissions", "yaml", grants)
 	}

@@ -5,6 +5,7 @@ package permissions
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -89,7 +90,7 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 			return granted.Load() || access != "patch secrets", nil
 		})
 		watcher := NewWatcher(server, rulesOfToken())
-		if _, err := watcher.Status(); err == nil {
+		if _, err := watcher.Findings(); err == nil {
 			t.Error("nothing was asked yet, and the status is good")
 		}
 		logger, logs := recorded()
@@ -98,10 +99,13 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 
 		time.Sleep(10*time.Minute + 30*time.Second)
 		synctest.Wait()
-		_, err := watcher.Status()
-		if want := `user "system:sa-controller-manager" may not: patch secrets`; err == nil || err.Error() != want {
-			t.Errorf("status %v, want %s", err, want)
+		result, err := watcher.Findings()
+		testutil.Must(t, err)
+		if len(result.Findings) != 1 || !result.Findings[0].Unready {
+			t.Fatalf("findings %v, want one that readiness fails for", result.Findings)
 		}
+		testutil.Check(t, "finding", `user "system:sa-controller-manager" lacks permissions [patch secrets (token)]`,
+			fmt.Sprint(result.Findings[0].Message, " ", result.Findings[0].Objects))
 		// After 0, 1, 3, 7, 15, 31 and 63 seconds, then every minute.
 		if n := server.times("patch secrets"); n != 16 {
 			t.Errorf("asked %d times in ten and a half minutes, want 16", n)
@@ -109,7 +113,7 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 		if n := server.times("get secrets"); n != 1 {
 			t.Errorf("what is granted was asked for %d times, want once", n)
 		}
-		if n := strings.Count(logs(), "may not patch secrets"); n != 1 {
+		if n := strings.Count(logs(), "lacks permissions: patch secrets"); n != 1 {
 			t.Errorf("what is missing was logged %d times, want once:\n%s", n, logs())
 		}
 		if !strings.Contains(logs(), "kind: ClusterRoleBinding") {
@@ -118,8 +122,8 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 
 		granted.Store(true)
 		testutil.Must(t, <-ended)
-		if detail, err := watcher.Status(); detail != "" || err != nil {
-			t.Errorf("status %q, %v after everything is granted", detail, err)
+		if result, err := watcher.Findings(); result.Note != "" || len(result.Findings) > 0 || err != nil {
+			t.Errorf("result %v, %v after everything is granted", result, err)
 		}
 		if !strings.Contains(logs(), "All permissions are granted now") {
 			t.Errorf("the log does not say that it is over:\n%s", logs())
@@ -134,9 +138,9 @@ func TestWatcherPassesWhatItCannotKnow(t *testing.T) {
 		watcher := NewWatcher(server, rulesOfToken())
 		testutil.Start(t, watcher.Run)
 		synctest.Wait()
-		detail, err := watcher.Status()
-		if err != nil || !strings.Contains(detail, "could not be checked") {
-			t.Errorf("status %q, %v; want a detail: it may well be granted", detail, err)
+		result, err := watcher.Findings()
+		if err != nil || len(result.Findings) > 0 || !strings.Contains(result.Note, "could not be checked") {
+			t.Errorf("result %v, %v; want a note: it may well be granted", result, err)
 		}
 	})
 }
@@ -161,8 +165,8 @@ func TestGrantIsForTheRightUser(t *testing.T) {
 			if !strings.Contains(text, tc.want) || (text == "") != (tc.want == "") {
 				t.Errorf("%s: want %q in\n%s", tc.reason, tc.want, text)
 			}
-			if !strings.Contains(report.Remedy(), tc.remedy) {
-				t.Errorf("%s: the remedy %q does not name %q", tc.reason, report.Remedy(), tc.remedy)
+			if remedy := report.Findings(rulesOfToken())[0].Remedy; !strings.Contains(remedy, tc.remedy) {
+				t.Errorf("%s: the remedy %q does not name %q", tc.reason, remedy, tc.remedy)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +32,8 @@ type ClientFunc func(o *options.Connection) (kubernetes.Interface, error)
 func AddConnectionFlags(cmd *cobra.Command, o *options.Connection) {
 	*o = options.NewConnection()
 	options.AddSome(cmd.Flags(), map[string]string{
-		"kubeconfig": "Kubeconfig `file`. Without it the in-cluster configuration counts in a Pod; elsewhere KUBECONFIG, ~/.kube/config, " +
-			"or " + adminConf + "; of the last two the first that is there.",
+		"kubeconfig": "Kubeconfig `file`. Default: in a Pod its own cluster; else KUBECONFIG, ~/.kube/config or " + adminConf +
+			", the first that exists.",
 		"master": "",
 	}, o)
 	cmd.Flags().StringVar(&o.Context, "context", o.Context, "`Context` of the kubeconfig. Without it, its current one.")
@@ -84,14 +85,17 @@ func find(o *options.Connection, inPod bool, home, admin string) error {
 	switch {
 	case o.Kubeconfig != "", inPod && o.Master == "" && o.Context == "":
 	case len(listed) > 0:
+		if !slices.ContainsFunc(listed, exists) {
+			return fmt.Errorf("KUBECONFIG=%s: no such file", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+		}
 		o.Found = listed
 	case exists(home):
 		o.Found = []string{home}
 	case exists(admin):
 		o.Kubeconfig = admin // commands in remedies need the flag
 	case o.Master == "":
-		return fmt.Errorf("no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither %s nor %s, and no "+
-			"ServiceAccount token of a Pod, or --context rules it out", home, admin)
+		return fmt.Errorf("no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither %s nor %s, and this "+
+			"is no Pod with a ServiceAccount token", home, admin)
 	}
 	return nil
 }
@@ -117,7 +121,7 @@ var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
 // are left out.
 func ClusterFlags(o options.Connection) string {
 	var flags strings.Builder
-	for _, flag := range [][2]string{{"kubeconfig", o.Kubeconfig}, {"context", o.Context}} {
+	for _, flag := range [][2]string{{"kubeconfig", o.Kubeconfig}, {"master", o.Master}, {"context", o.Context}} {
 		value := flag[1]
 		if value == "" {
 			continue

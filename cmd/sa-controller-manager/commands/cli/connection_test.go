@@ -24,15 +24,16 @@ func TestFind(t *testing.T) {
 		wantFile, wantList string
 		wantErr            string
 	}{
-		"Flag":           {given: options.Connection{Kubeconfig: "flag"}, inPod: true, env: "env", home: "home", wantFile: "flag"},
-		"Pod":            {inPod: true, env: "env", home: "home", admin: "admin"},
-		"ContextInAPod":  {given: options.Connection{Context: "c"}, inPod: true, env: "env", wantList: "env"},
-		"Environment":    {env: "env:more", home: "home", admin: "admin", wantList: "env:more"},
-		"Home":           {home: "home", admin: "admin", wantList: "home"},
-		"Node":           {admin: "admin", wantFile: "admin"},
-		"Address":        {given: options.Connection{Master: "https://a"}},
-		"UserForAddress": {given: options.Connection{Master: "https://a"}, inPod: true, home: "home", wantList: "home"},
-		"Nothing":        {wantErr: "no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither "},
+		"Flag":            {given: options.Connection{Kubeconfig: "flag"}, inPod: true, env: "env", home: "home", wantFile: "flag"},
+		"Pod":             {inPod: true, env: "env", home: "home", admin: "admin"},
+		"ContextInAPod":   {given: options.Connection{Context: "c"}, inPod: true, env: "env", wantList: "env"},
+		"Environment":     {env: "env:more", home: "home", admin: "admin", wantList: "env:more"},
+		"Home":            {home: "home", admin: "admin", wantList: "home"},
+		"Node":            {admin: "admin", wantFile: "admin"},
+		"Address":         {given: options.Connection{Master: "https://a"}},
+		"UserForAddress":  {given: options.Connection{Master: "https://a"}, inPod: true, home: "home", wantList: "home"},
+		"EnvironmentGone": {env: "gone", home: "home", wantErr: "KUBECONFIG="},
+		"Nothing":         {wantErr: "no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither "},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +45,14 @@ func TestFind(t *testing.T) {
 				testutil.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 				return filepath.Join(dir, name)
 			}
-			t.Setenv("KUBECONFIG", tc.env)
+			var listed []string
+			for name := range strings.SplitSeq(tc.env, ":") {
+				listed = append(listed, path(name))
+			}
+			if tc.env != "" {
+				tc.env = strings.Join(listed, ":")
+			}
+			t.Setenv("KUBECONFIG", strings.Replace(tc.env, "gone", "none", 1))
 			err := find(&tc.given, tc.inPod, path(tc.home), path(tc.admin))
 			if (err == nil) != (tc.wantErr == "") || !strings.HasPrefix(fmt.Sprint(err), tc.wantErr) && err != nil {
 				t.Errorf("error %v, want %q", err, tc.wantErr)
@@ -84,6 +92,7 @@ func TestClusterFlags(t *testing.T) {
 	for kubeconfig, want := range map[string]string{
 		"": "", "/etc/admin.conf": " --kubeconfig=/etc/admin.conf", "it's mine": ` --kubeconfig='it'\''s mine'`,
 	} {
-		testutil.Check(t, kubeconfig, want+" --context=b@c", ClusterFlags(options.Connection{Kubeconfig: kubeconfig, Context: "b@c"}))
+		testutil.Check(t, kubeconfig, want+" --master=https://a:6443 --context=b@c",
+			ClusterFlags(options.Connection{Kubeconfig: kubeconfig, Master: "https://a:6443", Context: "b@c"}))
 	}
 }

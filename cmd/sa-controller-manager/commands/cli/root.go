@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"sa-controller-manager/internal/printers"
 )
 
 // SetUpRoot makes cmd the command that all others are below: where they print, how they
@@ -92,11 +94,10 @@ func Parent(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
 
 // rare are flags that few users need.
 var rare = []string{
-	"account", "admission-control-config-file", "apiserver", "backup-dir", "bound-tokens-only", "cache-age", "context",
-	"disable-admission-plugins", "enable-admission-plugins", "grace", "leader-elect-resource-name", "leader-elect-resource-namespace",
-	"limit-secret-references",
+	"account", "apiserver", "backup-dir", "bound-tokens-only", "cache-age", "context",
+	"grace", "leader-elect-resource-name", "leader-elect-resource-namespace", "limit-secret-references",
 	"manifests-dir", "master", "patches-dir", "pod-token", "published-ca-file", "service-account-key-sockets",
-	"step-timeout", "timeout", "user", "webhook-allow-broad-rules", "webhook-failure-policy", "webhook-port", "webhook-timeout",
+	"step-timeout", "timeout", "user", "webhook-failure-policy", "webhook-port", "webhook-timeout",
 	"webhook-url-host",
 }
 
@@ -180,26 +181,9 @@ func wrap(help string, columns int) string {
 			continue
 		}
 		const narrow = 20 // the least for the text of a flag that goes on below itself
-		lines[i] = Fold(line, min(text, max(columns/2, columns-narrow)), columns)
+		lines[i] = printers.Fold(line, min(text, max(columns/2, columns-narrow)), columns)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// Fold breaks a line between words, and goes on below its text, which begins at indent. 0 columns are no limit.
-func Fold(line string, indent, columns int) string {
-	var folded []string
-	for columns > 0 && len(line) > columns {
-		at := strings.LastIndex(line[:columns+1], " ")
-		if at <= indent { // a long word stays whole
-			if at = strings.Index(line[columns:], " "); at < 0 {
-				break
-			}
-			at += columns
-		}
-		folded = append(folded, strings.TrimRight(line[:at], " "))
-		line = strings.Repeat(" ", indent) + line[at+1:]
-	}
-	return strings.Join(append(folded, line), "\n")
 }
 
 func isProse(line string) bool { return line != "" && line[0] != ' ' }

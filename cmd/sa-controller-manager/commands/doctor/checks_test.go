@@ -12,11 +12,13 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 )
 
@@ -47,17 +49,12 @@ func TestToken(t *testing.T) {
 			change: func(_ *testing.T, _ *cluster, client *fake.Clientset) {
 				reviewing(client, authenticationv1.TokenReviewStatus{Error: "invalid bearer token"})
 			},
-			want: []string{
-				"fresh-token-refused: kube-apiserver refuses a token of kube-system/default that it has just issued: invalid bearer token",
-			},
+			want: []string{"fresh-token-refused: invalid bearer token"},
 		},
 		"UnknownKeys": {
 			reason:  "one finding for each key; a token without a key ID is no proof",
 			objects: []runtime.Object{withKey("a", "x"), withKey("b", "x"), withKey("c", "y"), withKey("d", "")},
-			want: []string{
-				"secret-key-unknown: token Secrets with a token of key x, which kube-apiserver does not know: it refuses them: shop/a, shop/b",
-				"secret-key-unknown: token Secrets with a token of key y, which kube-apiserver does not know: it refuses them: shop/c",
-			},
+			want:    []string{"secret-key-unknown: shop/a, shop/b", "secret-key-unknown: shop/c"},
 		},
 		"NoReview": {reason: "an error is no finding", change: failing("create", "tokenreviews"), wantErr: "reviewed: the API is down"},
 		"NoKeys": {reason: "no JWKS", change: func(_ *testing.T, c *cluster, _ *fake.Clientset) {
@@ -80,10 +77,46 @@ func TestKeys(t *testing.T) {
 			reason: "nothing to compare", skipped: "no --service-account-private-key-file, --service-account-key-ring or --service-account-key-file",
 		},
 		"Known": {reason: "kube-apiserver may have more", change: files("known")},
-		"Strange": {reason: "tokens are refused", change: files("known", "mine"), want: []string{
-			"key-unknown: kube-apiserver does not know key mine of --service-account-key-file=mine.pem: it refuses the tokens that are " +
-				"signed with it",
-		}},
+		"Strange": {reason: "tokens are refused", change: files("known", "mine"), want: []string{"key-not-accepted: it lacks the key " +
+			"of --service-account-key-file=mine.pem"}},
+	})
+}
+
+// TestNotInstalled: a cluster that another control plane runs, such as a managed one. What the user may not read there is
+// skipped; where the manager is, or may be, that is an error.
+func TestNotInstalled(t *testing.T) {
+	t.Parallel()
+	without := func(changes ...func(*testing.T, *cluster, *fake.Clientset)) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(t *testing.T, c *cluster, client *fake.Clientset) {
+			t.Helper()
+			testutil.Must(t, client.Tracker().Delete(rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", commonBinding))
+			for _, change := range changes {
+				change(t, c, client)
+			}
+		}
+	}
+	forbid := func(verb, resource string) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(_ *testing.T, _ *cluster, client *fake.Clientset) {
+			client.PrependReactor(verb, resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", errors.New("no rule"))
+			})
+		}
+	}
+	const secrets = "list token Secrets: secrets is forbidden: no rule"
+	try(t, "permissions", map[string]checkCase{
+		"Nothing": {reason: "its user does not exist", change: without(), skipped: notInstalled},
+		"Webhook": {
+			reason: "something of it is there", objects: registered("mutate.sa-controller-manager.webhook", nil),
+			change: without(failing("create", "subjectaccessreviews")), wantErr: "permissions could not be checked",
+		},
+		"Unknown": {
+			reason: "what may not be read is not absent", change: without(forbid("get", "leases")), wantErr: "is sa-controller-manager installed? ",
+		},
+	})
+	try(t, "policy", map[string]checkCase{"Policy": {reason: "no policy is missing", change: without(), skipped: notInstalled}})
+	try(t, "secrets", map[string]checkCase{
+		"Forbidden": {reason: "the user may not see them", change: without(forbid("list", "secrets")), skipped: secrets},
+		"Installed": {reason: "an administrator may", change: forbid("list", "secrets"), wantErr: secrets},
 	})
 }
 
@@ -103,20 +136,24 @@ func TestPermissions(t *testing.T) {
 			})
 		}
 	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "system:sa-controller-manager:common"},
-		Subjects:   []rbacv1.Subject{{Kind: "Group", Name: "g"}, {Kind: "ServiceAccount", Namespace: "ours", Name: "manager"}},
+	subjects := []rbacv1.Subject{{Kind: "Group", Name: "g"}, {Kind: "ServiceAccount", Namespace: "ours", Name: "manager"}}
+	bound := func(change func(*testing.T, *cluster, *fake.Clientset)) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(t *testing.T, c *cluster, client *fake.Clientset) {
+			t.Helper()
+			binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: commonBinding}, Subjects: subjects}
+			testutil.Must(t, client.Tracker().Update(rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), binding, ""))
+			change(t, c, client)
+		}
 	}
 	try(t, "permissions", map[string]checkCase{
 		"All": {reason: "the user of the manifests", change: granting("system:sa-controller-manager")},
 		"Account": {
-			reason: "the subject of the binding", objects: []runtime.Object{binding}, change: granting("system:serviceaccount:ours:manager"),
+			reason: "the subject of the binding", change: bound(granting("system:serviceaccount:ours:manager")),
 		},
 		"Missing": {reason: "each one is named, with a part that needs it",
-			change: granting("system:sa-controller-manager", "patch secrets", "update leases"), want: []string{
-				"permissions-missing: system:sa-controller-manager lacks permissions: patch secrets (token), " +
-					"update leases.coordination.k8s.io/sa-controller-manager in kube-system (leader-election)",
-			}},
+			change: granting("system:sa-controller-manager", "patch secrets", "update leases"),
+			want: []string{"permissions-missing: patch secrets (token), update leases.coordination.k8s.io/sa-controller-manager in " +
+				"kube-system (leader-election)"}},
 		"Down": {
 			reason: "an error is no finding", change: failing("create", "subjectaccessreviews"), wantErr: "permissions could not be checked",
 		},

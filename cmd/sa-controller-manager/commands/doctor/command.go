@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/rootca"
@@ -33,7 +32,8 @@ with dryRun, and requests one token of ten minutes, which it does not keep.
 The checks:
 
 %s
-A check that has nothing to look at is skipped and says why.
+A check that has nothing to look at is skipped and says why. Where the manager is not
+installed, that is its own checks, and what the user may not read.
 
 Exit code: 0 without findings, 2 with findings, and 1 without findings if a check could not
 be completed.`
@@ -81,7 +81,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	}
 	o.addFlags(cmd)
 	for _, name := range []string{"only", "skip"} {
-		cli.AddCompletion(cmd, name, checkNames()...)
+		cli.AddCompletion(cmd, name, stepNames()...)
 	}
 	return cmd
 }
@@ -89,8 +89,8 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 // checksText is the list in the help.
 func checksText() string {
 	var b strings.Builder
-	for _, check := range checks() {
-		fmt.Fprintf(&b, "  %-19s%s\n", check.Name, check.About)
+	for _, step := range steps() {
+		fmt.Fprintf(&b, "  %-19s%s\n", step.Name, step.About)
 	}
 	return b.String()
 }
@@ -99,7 +99,6 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	cli.AddConnectionFlags(cmd, &o.connection)
 	// They mean the same as for the manager.
 	options.AddSome(cmd.Flags(), map[string]string{
-		"admission-control-config-file":   options.AsManager,
 		"pod-token":                       options.AsManager,
 		"limit-secret-references":         options.AsManager,
 		"leader-elect-resource-name":      options.AsManager,
@@ -124,10 +123,10 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 func (o *commandOptions) validate() []error {
 	p := options.Problems(o.output.Validate())
 	for _, name := range o.only {
-		p.OneOf("only", name, checkNames()...)
+		p.OneOf("only", name, stepNames()...)
 	}
 	for _, name := range o.skip {
-		p.OneOf("skip", name, checkNames()...)
+		p.OneOf("skip", name, stepNames()...)
 	}
 	p.Account(o.account)
 	p.Positive("timeout", o.timeout)
@@ -146,7 +145,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	if cluster.Client, err = client(&o.connection); err != nil {
 		return err
 	}
-	cluster.Kubeconfig = cli.ClusterFlags(o.connection)
+	cluster.Flags = cli.ClusterFlags(o.connection)
 	// One error is clearer than one for each check.
 	if _, err = apiservers.Version(ctx, cluster.Client); err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
@@ -167,44 +166,15 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	return report.outcome(stderr)
 }
 
-// outcome prints a summary in one line and decides the exit code: findings are certain, even if
-// other checks could not be completed.
-func (r *report) outcome(stderr io.Writer) error {
-	skips, unknown := 0, []string(nil)
-	for _, result := range r.Checks {
-		switch {
-		case result.Error != "":
-			unknown = append(unknown, result.Name)
-		case result.Word == "skipped":
-			skips++
-		}
-	}
-	fmt.Fprintf(stderr, "Findings: %d. Checks completed: %d, skipped: %d", len(r.Findings), len(r.Checks)-len(unknown)-skips, skips)
-	if len(unknown) > 0 {
-		fmt.Fprintf(stderr, ", not completed: %s", strings.Join(unknown, " "))
-	}
-	fmt.Fprintln(stderr, ".")
-	switch {
-	case len(r.Findings) > 0:
-		return cli.ErrFindings
-	case len(unknown) > 0:
-		return cli.ErrReported
-	}
-	return nil
-}
-
 // cluster returns what the flags and files say about the cluster.
 func (o *commandOptions) cluster() (*cluster, error) {
-	plugin, err := resolve.PluginConfig(&o.admission)
-	if err != nil {
-		return nil, err
-	}
 	namespace, account, _ := strings.Cut(o.account, "/")
 	cluster := &cluster{
 		Grace: o.grace,
-		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
+		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: o.admission.Plugin(),
 		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
 	}
+	var err error
 	if o.keys.RootCAFile != "" {
 		if cluster.RootCA, err = cli.ReadFile("root-ca-file", o.keys.RootCAFile, rootca.ParseBundle); err != nil {
 			return nil, err

@@ -14,6 +14,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -40,7 +41,7 @@ func TestMissingPath(t *testing.T) {
 	t.Parallel()
 	none := filepath.Join(t.TempDir(), "none")
 	for name, flags := range map[string][]string{
-		"kubeconfig": nil, "admission-control-config-file": nil, "root-ca-file": nil,
+		"kubeconfig": nil, "root-ca-file": nil,
 		"service-account-key-file": nil, "service-account-key-ring": nil, "service-account-private-key-file": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,10 +56,10 @@ func TestMissingPath(t *testing.T) {
 
 func TestDoctorOutcome(t *testing.T) {
 	t.Parallel()
-	fine := newResult("fine", answer{}, nil)
-	ill := newResult("ill", answer{Findings: []finding{{}, {}}}, nil)
-	silent := newResult("silent", answer{}, errors.New("down"))
-	idle := newResult("idle", skipped("no Secrets"), nil)
+	fine := newResult("fine", check.Result{}, nil)
+	ill := newResult("ill", check.Result{Findings: []check.Finding{{}, {}}}, nil)
+	silent := newResult("silent", check.Result{}, errors.New("down"))
+	idle := newResult("idle", check.Skip("no Secrets"), nil)
 	cases := map[string]struct {
 		results []result
 		wantErr error

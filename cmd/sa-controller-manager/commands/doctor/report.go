@@ -6,10 +6,12 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 )
 
@@ -19,12 +21,12 @@ var marks = map[string]string{"findings": "\x1b[31m", "unknown": "\x1b[1m"}
 // report is what the command prints.
 type report struct {
 	printers.Head
-	Findings []finding `json:"findings"`
-	Checks   []result  `json:"checks"`
+	Findings []check.Finding `json:"findings"`
+	Checks   []result        `json:"checks"`
 }
 
 func newReport(results []result) *report {
-	r := &report{Head: printers.Of("DoctorReport"), Findings: []finding{}, Checks: results}
+	r := &report{Head: printers.Of("DoctorReport"), Findings: []check.Finding{}, Checks: results}
 	for _, result := range results {
 		r.Findings = append(r.Findings, result.findings...)
 	}
@@ -47,27 +49,42 @@ func (r *report) table(columns int) string {
 	}
 	table.Flush()
 	lines := strings.Split(b.String(), "\n")
-	detail := strings.Index(lines[0], "DETAIL")
+	word, detail := strings.Index(lines[0], "RESULT"), strings.Index(lines[0], "DETAIL")
 	for i, result := range r.Checks {
-		folded := cli.Fold(lines[i+1], detail, columns)
+		line := printers.Fold(lines[i+1], detail, columns)
 		if code := marks[result.Word]; code != "" && columns > 0 && os.Getenv("NO_COLOR") == "" {
-			at := strings.Index(lines[0], "RESULT")
-			folded = folded[:at] + code + result.Word + "\x1b[0m" + folded[at+len(result.Word):]
+			line = line[:word] + code + result.Word + "\x1b[0m" + line[word+len(result.Word):]
 		}
-		lines[i+1] = folded
+		lines[i+1] = line
 	}
 	b.Reset()
 	b.WriteString(strings.Join(lines, "\n"))
-	for i, finding := range r.Findings {
-		fmt.Fprintf(&b, "\n%s\n", cli.Fold(fmt.Sprintf("%d. %s: %s", i+1, finding.Check, finding.Message), 3, columns))
-		if len(finding.Objects) > 0 {
-			where := printers.Shorten(finding.Objects, len(finding.Objects))
-			fmt.Fprintln(&b, cli.Fold("   where:  "+where, 11, columns))
-		}
-		fmt.Fprintln(&b, cli.Fold("   remedy: "+finding.Remedy, 11, columns))
-		for _, command := range finding.Commands[:min(len(finding.Commands), printers.Shown)] {
-			fmt.Fprintf(&b, "           %s\n", command)
+	check.Print(&b, r.Findings, columns)
+	return b.String()
+}
+
+// outcome prints a summary in one line and decides the exit code: findings are certain, even if
+// other checks could not be completed.
+func (r *report) outcome(stderr io.Writer) error {
+	skips, unknown := 0, []string(nil)
+	for _, result := range r.Checks {
+		switch {
+		case result.Error != "":
+			unknown = append(unknown, result.Name)
+		case result.Word == "skipped":
+			skips++
 		}
 	}
-	return b.String()
+	fmt.Fprintf(stderr, "Findings: %d. Checks completed: %d, skipped: %d", len(r.Findings), len(r.Checks)-len(unknown)-skips, skips)
+	if len(unknown) > 0 {
+		fmt.Fprintf(stderr, ", not completed: %s", strings.Join(unknown, " "))
+	}
+	fmt.Fprintln(stderr, ".")
+	switch {
+	case len(r.Findings) > 0:
+		return cli.ErrFindings
+	case len(unknown) > 0:
+		return cli.ErrReported
+	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/internal/testutil"
 )
@@ -21,13 +22,17 @@ import (
 func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		checks := []check{
-			{Name: "hangs", About: "stays", run: func(ctx context.Context, _ *cluster) (answer, error) { <-ctx.Done(); return answer{}, ctx.Err() }},
-			{Name: "both", run: func(context.Context, *cluster) (answer, error) {
-				return answer{Findings: []finding{found("c", "p", "m", "a", "b", "c", "d", "e", "f", "g")}}, errors.New("down")
+		checks := []step{
+			{Name: "hangs", About: "stays", run: func(_ *cluster, ctx context.Context) (check.Result, error) {
+				<-ctx.Done()
+				return check.Result{}, ctx.Err()
 			}},
-			{Name: "works", run: func(context.Context, *cluster) (answer, error) { return answer{Note: "seen"}, nil }},
-			{Name: "idle", run: func(context.Context, *cluster) (answer, error) { return skipped("no Secrets"), nil }},
+			{Name: "both", run: func(*cluster, context.Context) (check.Result, error) {
+				return check.Result{Findings: []check.Finding{{Code: "c", Message: "p", Remedy: "m", Objects: []string{"a", "b", "c", "d",
+					"e", "f", "g"}}}}, errors.New("down")
+			}},
+			{Name: "works", run: func(*cluster, context.Context) (check.Result, error) { return check.Result{Note: "seen"}, nil }},
+			{Name: "idle", run: func(*cluster, context.Context) (check.Result, error) { return check.Skip("no Secrets"), nil }},
 		}
 		var shown []string
 		report := newReport(run(t.Context(), &cluster{}, checks, time.Second, func(line string) { shown = append(shown, line) }))
@@ -50,12 +55,12 @@ idle    skipped    no Secrets
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	report := newReport([]result{
-		newResult("token", answer{Note: "seen"}, nil),
-		newResult("webhook", answer{Findings: []finding{
-			found("c", "a message that goes on and on", "do this, that, and that too", "a/b", "c/d"),
+		newResult("token", check.Result{Note: "seen"}, nil),
+		newResult("webhook", check.Result{Findings: []check.Finding{
+			{Code: "c", Message: "a message that goes on and on", Remedy: "do this, that, and that too", Objects: []string{"a/b", "c/d"}},
 		}}, errors.New("no answer within one second\nof waiting")),
-		newResult("keys", answer{}, errors.New("down")),
-		newResult("roots", skipped("no Pods"), nil),
+		newResult("keys", check.Result{}, errors.New("down")),
+		newResult("roots", check.Skip("no Pods"), nil),
 	})
 	const want = `CHECK     RESULT     DETAIL
 token     ok         seen
@@ -80,10 +85,10 @@ roots     skipped    no Pods
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	report := newReport([]result{
-		newResult("a", answer{Note: "n"}, nil),
-		newResult("b", answer{Findings: []finding{found("c", "p", "m", "o")}}, nil),
-		newResult("c", answer{}, errors.New("down")),
-		newResult("d", skipped("why"), nil),
+		newResult("a", check.Result{Note: "n"}, nil),
+		newResult("b", check.Result{Findings: []check.Finding{{Code: "c", Message: "p", Remedy: "m", Objects: []string{"o"}}}}, nil),
+		newResult("c", check.Result{}, errors.New("down")),
+		newResult("d", check.Skip("why"), nil),
 	})
 	for _, output := range []string{"json", "yaml"} {
 		clitest.Golden(t, "report."+output, printed(t, report, output))
@@ -102,8 +107,8 @@ func printed(t *testing.T, report *report, output string) string {
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for want, result := range map[string]result{
-		"ok": newResult("a", answer{}, nil), "findings": newResult("a", answer{Findings: []finding{{}}}, errors.New("down")),
-		"unknown": newResult("a", skipped("no Secrets"), errors.New("down")), "skipped": newResult("a", skipped("no Secrets"), nil),
+		"ok": newResult("a", check.Result{}, nil), "findings": newResult("a", check.Result{Findings: []check.Finding{{}}}, errors.New("down")),
+		"unknown": newResult("a", check.Skip("no Secrets"), errors.New("down")), "skipped": newResult("a", check.Skip("no Secrets"), nil),
 	} {
 		testutil.Check(t, "word", want, result.Word)
 	}

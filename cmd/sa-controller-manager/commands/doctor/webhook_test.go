@@ -91,8 +91,6 @@ func TestWebhook(t *testing.T) {
 	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{
 		registration.Annotation: registration.AnnotationOff,
 	}
-	const before = "webhook-before-ours: policies and webhooks that change new Pods before our webhook: they see Pods without account, " +
-		"token and pull secrets: "
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
 		"Called": {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
@@ -100,13 +98,13 @@ func TestWebhook(t *testing.T) {
 			objects: append(registered(entry, nil), early("00-first", "pods", ""), early("zz-last", "pods", ""),
 				early("00-again", "pods", admissionregistrationv1.IfNeededReinvocationPolicy), early("00-other", "services", "")),
 			change: admits(nil, true, true, true), want: []string{
-				before + "MutatingWebhookConfiguration 00-again, MutatingWebhookConfiguration 00-first",
+				"webhook-before-ours: MutatingWebhookConfiguration 00-again, MutatingWebhookConfiguration 00-first",
 			}},
 		"EarlyFiles": {
 			reason: "those of the API come later, and policies do not", objects: []runtime.Object{early("00-first", "pods", ""),
 				policyThat("pull", "pods", `Object{spec: Object.spec{imagePullSecrets: [Object.spec.imagePullSecrets{name: "x"}]}}`)},
 			change: admits(nil, true, true, true),
-			want:   []string{before + "MutatingAdmissionPolicy pull (sets imagePullSecrets, and so the account's own are left out)"},
+			want:   []string{"webhook-before-ours: MutatingAdmissionPolicy pull (sets imagePullSecrets, and so the account's own are left out)"},
 		},
 		"EarlyUnbound": {
 			reason: "the plugin is before all of them", objects: []runtime.Object{early("00-first", "*", "")},
@@ -117,70 +115,56 @@ func TestWebhook(t *testing.T) {
 		},
 		"SwitchedOffHost": {
 			reason: "a Pod shows it, and the way back is on the host", objects: empty, change: admits(nil, false, false, false),
-			want: []string{
-				"pod-without-account: a new Pod gets no account: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
-			},
-			remedy: "on each host with --static-registration-dir=/etc/kubernetes/",
+			want:   []string{"pod-without-account"},
+			remedy: "on each host: sa-controller-manager webhook register --static-registration-dir=/etc/kubernetes/",
 		},
 		"InTree": {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
 		"Nobody": {
 			reason: "neither does it", change: admits(nil, false, false, false),
-			want: []string{
-				"pod-without-account: a new Pod gets no account: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
-			},
+			want: []string{"pod-without-account"},
 		},
 		"NoToken": {
 			reason: "half of it", change: admits(nil, true, false, false),
-			want: []string{
-				"pod-without-token: a new Pod gets no token: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
-			},
+			want: []string{"pod-without-token"},
 		},
 		"CalledAndNoToken": {
 			reason: "mountServiceAccountToken is false in its configuration", objects: registered(entry, nil),
 			change: admits(nil, true, false, true),
-			want:   []string{"pod-without-token: a new Pod gets no token: kube-apiserver calls the webhook, which does not add it"},
+			want:   []string{"pod-without-token"},
 		},
 		"Uncalled": {
 			reason: "registered, and not called", objects: registered(entry, nil), change: admits(nil, true, true, false),
-			want: []string{
-				"webhook-not-called: kube-apiserver admits Pods without calling the registered webhook, or reaches another server at its address",
-			},
+			want: []string{"webhook-not-called"},
 		},
 		"Refused": {
 			reason: "it cannot be called", objects: registered(entry, nil), change: admits(denied, false, false, false),
-			want: []string{"pod-refused: a Pod in namespace kube-system is refused: " + denied.Error()},
+			want: []string{"registration-unreachable: failed calling webhook \"mutate.sa-controller-manager.webhook\": connection refused"},
 		},
 		"RefusedByFiles": {
 			reason: "nothing is registered in the API, so unregister there does not reach them", change: admits(denied, false, false, false),
-			want:   []string{"pod-refused: a Pod in namespace kube-system is refused: " + denied.Error()},
+			want:   []string{"registration-unreachable: failed calling webhook \"mutate.sa-controller-manager.webhook\": connection refused"},
 			remedy: "unregister --static-registration-dir=/etc/kubernetes/",
 		},
 		"Off": {
 			reason: "switched off", objects: off, change: admits(nil, true, true, true),
-			want: []string{
-				"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation " +
-					"sa-controller-manager/registration=off",
-			},
+			want: []string{"registration-off: the annotation sa-controller-manager/registration=off is on the MutatingWebhookConfiguration " +
+				"00-sa-controller-manager"},
 		},
 		"Half": {
 			reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true),
-			want: []string{
-				"registration-incomplete: there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other configuration",
-			},
+			want: []string{"registration-unbound: there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other " +
+				"configuration"},
 		},
-		"Unproved": {reason: "only the probe is in", objects: registered(probe, nil), change: admits(nil, true, true, true), want: []string{
-			"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that " +
-				"it reaches the webhook",
-			"registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager is not bound yet: " +
-				"kube-apiserver has not shown that " +
-				"it reaches the webhook",
-		}},
+		"Unproved": {reason: "only the probe is in", objects: registered(probe, nil), change: admits(nil, true, true, true),
+			want: []string{"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager has only what proves that " +
+				"kube-apiserver reaches it; the ValidatingWebhookConfiguration 00-sa-controller-manager has only what proves that " +
+				"kube-apiserver reaches it"}},
 		"NotAllowed": {
 			reason: "a quota or RBAC refuses it", change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota",
 		},
 		"FoundAndUnknown": {reason: "a failure does not hide what was found", objects: off,
 			change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota",
-			want: []string{"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation " +
-				"sa-controller-manager/registration=off"}},
+			want: []string{"registration-off: the annotation sa-controller-manager/registration=off is on the MutatingWebhookConfiguration " +
+				"00-sa-controller-manager"}},
 	})
 }

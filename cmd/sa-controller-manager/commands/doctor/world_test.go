@@ -19,6 +19,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +38,7 @@ type checkCase struct {
 	reason  string
 	objects []runtime.Object
 	change  func(*testing.T, *cluster, *fake.Clientset)
-	// want are the problems and objects, one line each.
+	// want are the codes, with what has shown it and the objects, one line each.
 	want    []string
 	wantErr string
 	remedy  string // a part of that of each
@@ -75,13 +76,16 @@ var contract = sync.OnceValue(func() string {
 })
 
 // clusterCommand is the beginning of a command that needs a kubeconfig.
-var clusterCommand = regexp.MustCompile(`kubectl |sa-controller-manager (webhook|tokens) `)
+var clusterCommand = regexp.MustCompile(`kubectl |sa-controller-manager (webhook|tokens) |keys forget NAME`)
 
 func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Action) {
 	t.Helper()
 	var problems []string
 	for _, finding := range got.findings {
-		line := finding.Code + ": " + finding.Message
+		line := finding.Code
+		if finding.Why != "" {
+			line += ": " + finding.Why
+		}
 		if len(finding.Objects) > 0 {
 			line += ": " + strings.Join(finding.Objects, ", ")
 		}
@@ -91,7 +95,7 @@ func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Act
 			t.Errorf("%s: %q has remedy %q and check %q, and code %q, which docs/cli.md may not have", tc.reason, finding.Message, finding.Remedy,
 				finding.Check, finding.Code)
 		}
-		ofHost := strings.ReplaceAll(finding.Remedy, "sa-controller-manager webhook unregister --static-registration-dir=", "")
+		ofHost := hostCommand.ReplaceAllString(finding.Remedy, "")
 		if commands := clusterCommand.FindAllString(ofHost, -1); strings.Count(finding.Remedy,
 			" --kubeconfig=given.conf") != len(commands) {
 			t.Errorf("%s: each of the commands %q of the remedy %q has to name the kubeconfig that was given", tc.reason, commands, finding.Remedy)
@@ -124,13 +128,16 @@ func harmless(action clienttesting.CreateActionImpl) bool {
 	return dry || strings.HasSuffix(action.GetResource().Resource, "reviews") || action.GetSubresource() == "token"
 }
 
+// hostCommand matches commands for the files of a host, which ask no API server.
+var hostCommand = regexp.MustCompile(`sa-controller-manager webhook (un)?register --static-registration-dir=`)
+
 func newCluster(client *fake.Clientset) *cluster {
 	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: "fresh"}}, nil
 	})
 	reviewing(client, authenticationv1.TokenReviewStatus{Authenticated: true})
 	return &cluster{
-		Grace: defaultGrace, Kubeconfig: " --kubeconfig=given.conf",
+		Grace: defaultGrace, Flags: " --kubeconfig=given.conf",
 		Client: client, Clock: clock.RealClock{}, Namespace: metav1.NamespaceSystem, Account: "default",
 		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager", Plugin: serviceaccount.DefaultConfig(),
 		Get: func(context.Context, string) ([]byte, error) {
@@ -156,6 +163,7 @@ func healthyWorld() []runtime.Object {
 		rootCA("kube-system", rootPEM), rootCA("shop", rootPEM),
 		tokenOf("shop", "good", "default"),
 		trustBundle("sa-controller-manager", rootPEM),
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: commonBinding}},
 	}
 }
 

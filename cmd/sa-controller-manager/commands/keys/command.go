@@ -60,7 +60,7 @@ type commandOptions struct {
 	policy     ring.Policy
 	argument   string // what the only argument is, "" if there is none
 	args       []string
-	asks       bool // kube-apiserver is asked first, if need be one that is found
+	asks       bool // kube-apiserver is asked first, without a flag one that is found
 	seeks      bool // kube-apiserver is asked if one is found
 	next       string
 	without    []string
@@ -130,11 +130,6 @@ func (o *commandOptions) needsLifetime(p *options.Problems, cmd *cobra.Command) 
 func (o *commandOptions) validate() options.Problems {
 	p := append(options.Problems(o.output.Validate()), o.validateRing()...)
 	p.Account(o.account)
-	if found := o.connection.Kubeconfig == "" && !o.asks && !o.seeks; found && len(o.apiServers) > 0 {
-		p.Add("apiserver", o.apiServers[0], "must come with --kubeconfig, which says as whom to ask")
-	} else if found && o.connection.Context != "" {
-		p.Add("context", o.connection.Context, "must come with --kubeconfig: without it no cluster is asked")
-	}
 	p.NotNegative("longest-token-lifetime", o.policy.TokenLifetime)
 	if next := o.successor().Signer; next != "" {
 		checkSigner(&p, "next-key", next)
@@ -162,7 +157,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 	}
 	op := &operator.Operator{Host: host, File: file, Signers: signers, Issuer: o.issuer, Policy: o.policy,
 		Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
-	given := o.connection.Kubeconfig != "" || o.connection.Master != ""
+	given := cli.ClusterFlags(o.connection) != "" || len(o.apiServers) > 0
 	if !given && !o.asks && !o.seeks {
 		return op, nil
 	}

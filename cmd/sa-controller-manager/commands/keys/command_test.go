@@ -171,9 +171,6 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		"Account": {
 			[]string{"list", "--service-account-key-ring=x", "--account=a"}, `Error: --account "a" must be a namespace and a name`,
 		},
-		"APIServer": {
-			[]string{"list", "--service-account-key-ring=x", "--apiserver=https://a"}, `Error: --apiserver "https://a" must come with --kubeconfig`,
-		},
 		"NoLifetime": {
 			[]string{"prune", "--service-account-key-ring=x", "--kubeconfig=k"},
 			"Error: --longest-token-lifetime must be given, or a key may go whose tokens are valid",
@@ -185,6 +182,25 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		"ExportWhere":     {[]string{"export", "--service-account-key-ring=x"}, `Error: --kubeadm "" must be given`},
 		"NothingToImport": {[]string{"import", "--service-account-key-ring=x"}, "Error: want one FILE to import, got []"},
 	})
+}
+
+// TestKeysListAsks: the cluster is asked if any flag names it, and found as every command finds it.
+func TestKeysListAsks(t *testing.T) {
+	t.Parallel()
+	ring := filepath.Join(t.TempDir(), "ring.json")
+	keysCommand(t, ring, "init", "--algorithm=P-256")
+	for flag, asks := range map[string]bool{
+		"": false, "--kubeconfig=k": true, "--context=c": true, "--master=https://a": true, "--apiserver=https://a": true,
+	} {
+		args, want := []string{"list"}, step{code: 0, want: "KEY ID"}
+		if flag != "" {
+			args = append(args, flag)
+		}
+		if asks {
+			want = step{code: 1, want: "Error: there is no cluster"}
+		}
+		goThrough(t, noCluster, ring, []step{{args, want.code, want.want}})
+	}
 }
 
 // TestKeysRevoke: a key goes after a yes on a terminal or by --yes, and not otherwise. Then it is not known

@@ -96,39 +96,38 @@ The FILE has private keys. Remove it when it is imported.`,
 }
 
 // export writes the files that kube-apiserver reads at its start: it must be able to verify with every key before it
-// signs with another one.
+// signs with another one. sa.key stays if another process has the key that signs.
 func export(stderr io.Writer, from *ring.File, directory string, newKey bool) error {
 	state, err := from.Read()
 	if err != nil {
 		return err
 	}
 	state = state.Effective()
-	active, key := state.Active(), filepath.Join(directory, "sa.key")
-	first, stays := active.ID, ""
-	switch info, err := os.Stat(key); {
+	active, path := state.Active(), filepath.Join(directory, "sa.key")
+	public, notes := exported(state)
+	signs, first, stays := active.Private, active.ID, ""
+	switch {
+	case newKey:
+		if signs, err = signing.GenerateKey("RSA-2048"); err != nil {
+			return err
+		}
+		public, first = append(public, signs.Public()), signs.ID()
+		notes = append(notes, fmt.Sprintf("Key %s is new: copy both files to the other nodes.", signs.ID()))
 	case active.ID == "":
 		stays = "no key is left that signs"
 	case active.Signer != "":
-		stays = active.Signer + " has the private half of key " + active.ID
-		if present, err := cli.ReadFile("kubeadm", key, signing.ParsePrivateKey); err == nil {
-			first = present.ID()
-		}
-	case err == nil && info.Mode().Perm()&0o007 != 0: // a group may be on purpose: a rootless control plane has 0640
-		return fmt.Errorf("%s has mode %#o and every user could read the key: chmod o= %s", key, info.Mode().Perm(), key)
-	}
-	public, notes, err := publicKeyFile(state, first)
-	if err != nil {
-		return err
-	}
-	if newKey {
-		return writeNewKey(stderr, key, filepath.Join(directory, "sa.pub"), public)
-	}
-	if err := atomicfile.Write(filepath.Join(directory, "sa.pub"), public, 0o644); err != nil {
-		return err
+		signs, stays = nil, active.Signer+" has the private half of key "+active.ID
 	}
 	if stays != "" {
-		notes = append(notes, fmt.Sprintf("%s stays as it is: %s", key, stays))
-	} else if err := atomicfile.Write(key, active.Private.PEM(), 0o600); err != nil {
+		notes = append(notes, fmt.Sprintf("%s stays as it is: %s", path, stays))
+		if present, err := cli.ReadFile("kubeadm", path, signing.ParsePrivateKey); err == nil {
+			first = present.ID()
+		}
+	} else if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o007 != 0 {
+		// A group may be on purpose: a rootless control plane has 0640.
+		return fmt.Errorf("%s has mode %#o and every user could read the key: chmod o= %s", path, info.Mode().Perm(), path)
+	}
+	if err := writePair(directory, public, first, signs, newKey); err != nil {
 		return err
 	}
 	for _, note := range append(notes, "kubeadm's files are in "+directory+".") {
@@ -137,11 +136,10 @@ func export(stderr io.Writer, from *ring.File, directory string, newKey bool) er
 	return nil
 }
 
-// publicKeyFile returns the keys of a ring for kube-apiserver's key file, one of them first. It would not find a
-// key there whose signer has chosen its ID: the notes name those.
-func publicKeyFile(state ring.State, first string) (data []byte, notes []string, err error) {
-	var keys []signing.PublicKey
-	for _, key := range state.Effective().Keys {
+// exported returns the keys of a ring for kube-apiserver's key file. It would not find a key there whose signer has chosen
+// its ID: the notes name those.
+func exported(state ring.State) (keys []signing.PublicKey, notes []string) {
+	for _, key := range state.Keys {
 		if key.Foreign() {
 			notes = append(notes, fmt.Sprintf("key %s is left out: %s has chosen its ID, and kube-apiserver would not find it in a key file: "+
 				"its tokens need the external signer", key.ID, key.Signer))
@@ -149,37 +147,31 @@ func publicKeyFile(state ring.State, first string) (data []byte, notes []string,
 		}
 		keys = append(keys, key.PublicKey)
 	}
-	if i := slices.IndexFunc(keys, func(key signing.PublicKey) bool { return key.ID == first }); i > 0 {
-		key := keys[i]
-		keys = slices.Insert(slices.Delete(keys, i, i+1), 0, key)
-	}
-	data, err = signing.EncodePublicKeys(keys...)
-	return data, notes, err
+	return keys, notes
 }
 
-// writeNewKey writes a new private key, and before that its public half in front of all others.
-func writeNewKey(stderr io.Writer, private, public string, others []byte) error {
-	key, err := signing.GenerateKey("RSA-2048")
+// writePair writes sa.pub with the key first in front, and then sa.key unless signs is nil.
+func writePair(directory string, public []signing.PublicKey, first string, signs *signing.PrivateKey, keep bool) error {
+	path := filepath.Join(directory, "sa.key")
+	if i := slices.IndexFunc(public, func(key signing.PublicKey) bool { return key.ID == first }); i > 0 {
+		key := public[i]
+		public = slices.Insert(slices.Delete(public, i, i+1), 0, key)
+	}
+	encoded, err := signing.EncodePublicKeys(public...)
 	if err != nil {
 		return err
 	}
-	own, err := signing.EncodePublicKeys(key.Public())
-	if err != nil {
+	if keep {
+		previous, err := os.ReadFile(path)
+		if err == nil {
+			err = atomicfile.Write(path+".previous", previous, 0o600)
+		}
+		if err != nil && !os.IsNotExist(err) {
+			return err // it names the path
+		}
+	}
+	if err := atomicfile.Write(filepath.Join(directory, "sa.pub"), encoded, 0o644); err != nil || signs == nil {
 		return err
 	}
-	previous, err := os.ReadFile(private)
-	if err == nil {
-		err = atomicfile.Write(private+".previous", previous, 0o600)
-	}
-	if err != nil && !os.IsNotExist(err) {
-		return err // it names the path
-	}
-	if err := atomicfile.Write(public, slices.Concat(own, others), 0o644); err != nil {
-		return err
-	}
-	if err := atomicfile.Write(private, key.PEM(), 0o600); err != nil {
-		return err
-	}
-	fmt.Fprintf(stderr, "Key %s is new, in %s and %s: copy both to the other nodes.\n", key.ID(), private, public)
-	return nil
+	return atomicfile.Write(path, signs.PEM(), 0o600)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/util/cert"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -166,11 +167,11 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 }
 
 func readerOf(caFile string) (*published.Reader, error) {
-	reader, err := published.NewReader(caFile)
-	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
+	if caFile == "" {
+		return &published.Reader{}, nil
 	}
-	return reader, nil
+	roots, err := cli.ReadFile(options.PublishedCAFileFlag, caFile, cert.NewPoolFromBytes)
+	return &published.Reader{Roots: roots}, err
 }
 
 // OfCluster reads the keys that kube-apiserver publishes. get asks it for a path.

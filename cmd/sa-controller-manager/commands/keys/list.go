@@ -21,9 +21,9 @@ func newListCommand(client cli.ClientFunc) *cobra.Command {
 		Use:   "list",
 		Short: "Show the keys of a ring, and what is wrong with it",
 		Long: `Show the keys of a ring, where each is, and the command for the case that the file leaks. With
---kubeconfig the cluster is asked which keys it accepts, which known hosts lack one, and how
-many token Secrets bear each: "tokens audit" lists them. Nothing is changed. Whether the ring
-can be rotated is said by "keys rotate --dry-run".`,
+--kubeconfig, --context or --master the cluster is asked which keys it accepts, which known
+hosts lack one, and how many token Secrets bear each: "tokens audit" lists them. Nothing is
+changed. Whether the ring can be rotated is said by "keys rotate --dry-run".`,
 		Example: listExamples,
 	}
 	return newCommandOptions(cmd, client).shows(cmd)

@@ -35,7 +35,7 @@ type Report struct {
 	// IfLeaked is the command for the case that the file has leaked, "" if it has no private key.
 	IfLeaked string `json:"ifLeaked,omitempty"`
 	// Findings has what is wrong.
-	Findings []printers.Finding `json:"findings"`
+	Findings []check.Finding `json:"findings"`
 	// Pruned is the outcome of a prune.
 	Pruned []operator.Pruned `json:"pruned,omitempty"`
 	// DryRun means that nothing was changed, and that the keys are those that would be.
@@ -77,10 +77,17 @@ func newReport(ctx context.Context, o *operator.Operator, flags string) (*Report
 		}
 		report.Keys = append(report.Keys, line)
 	}
-	if o.Cluster == nil {
-		return report, nil
+	var err error
+	if o.Cluster != nil {
+		err = report.ask(ctx, o, state, unreadable)
 	}
-	return report, report.ask(ctx, o, state, unreadable)
+	check.WithFlags(report.Findings, flags)
+	return report, err
+}
+
+var notAsked = check.Fact{
+	Code: "key-not-asked", Message: "it is not known whether kube-apiserver accepts key {key}",
+	Cost: "nothing, if it does", Remedy: "repair what the error says, then run this again",
 }
 
 // ask adds what the cluster says.
@@ -96,7 +103,7 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	}
 	r.Findings = append(r.Findings, stands.Findings(o.Clock.Now())...)
 	if err := cluster.Find(ctx, rings.APIServers()); err != nil {
-		r.Findings = append(r.Findings, check.Finding{Code: check.APIServerNotAsked, Message: err.Error()})
+		r.Findings = append(r.Findings, operator.Unasked(err))
 	}
 	for _, fact := range cluster.Accepting(ctx, ring.Union(rings.Removed, state.Revoked), false) {
 		r.Findings = append(r.Findings, fact.Finding)
@@ -114,11 +121,12 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 		key.Accepted = "yes"
 		if err := cluster.Accepts(ctx, key.Key.Key); err != nil {
 			key.Accepted = "unknown"
+			finding := notAsked.Found("{key}", key.ID).Because(err.Error())
 			if keyprobe.IsRefusal(err) {
-				key.Accepted = "no"
+				key.Accepted, finding = "no", keyprobe.Refusal("kube-apiserver", key.ID, err.Error())
 			}
 			if key.Role == signing.Active || o.Clock.Since(key.PublishedAt) > settled {
-				r.Findings = append(r.Findings, printers.Finding{Code: "key-not-accepted", Message: err.Error(), Objects: []string{key.ID}})
+				r.Findings = append(r.Findings, finding)
 			}
 		}
 	}
@@ -127,14 +135,14 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 
 // looseMode finds a file with private keys that other users may read, or replace. The mode of a file in a mounted
 // Secret says nothing: access to the volume is decided elsewhere.
-func looseMode(file *ring.File) []printers.Finding {
-	findings := []printers.Finding{}
+func looseMode(file *ring.File) []check.Finding {
+	findings := []check.Finding{}
 	path := file.Path()
 	if file.Writable() != nil {
 		return findings
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-		findings = append(findings, printers.Finding{
+		findings = append(findings, check.Finding{
 			Code:    "key-file-readable",
 			Message: fmt.Sprintf("%s, with private keys, has mode %#o and others may read it", path, info.Mode().Perm()),
 			Remedy:  "chmod 600 " + path,
@@ -142,7 +150,7 @@ func looseMode(file *ring.File) []printers.Finding {
 	}
 	dir := filepath.Dir(path)
 	if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0 {
-		findings = append(findings, printers.Finding{
+		findings = append(findings, check.Finding{
 			Code:    "key-directory-writable",
 			Message: fmt.Sprintf("%s, with the key ring, has mode %#o and others may replace the ring", dir, info.Mode().Perm()),
 			Remedy:  "chmod go-w " + dir,
@@ -188,7 +196,7 @@ func (r *Report) table() string {
 			fmt.Fprintf(&b, "Stays:      %s: %s\n", key.KeyID, key.Reason)
 		}
 	}
-	check.Print(&b, r.Findings)
+	check.Print(&b, r.Findings, 0)
 	return b.String()
 }
 

@@ -4,52 +4,42 @@
 package kubeadm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/admission/serviceaccount"
-	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/internal/check"
 )
 
+// adminFlags lead commands to this cluster.
+const adminFlags = " --kubeconfig=/etc/kubernetes/admin.conf"
+
 // checkPlugin refuses to turn kube-apiserver's plugin off if our process, by the flags of our manifest, does
-// not do all of its work, nor by the file that they name. Flags that only another version knows do not matter.
-// Otherwise it reports whether ours is ordinary, see resolve.Ordinary.
+// not do all of its work. Flags that only another version knows do not matter. Otherwise it reports whether ours is
+// ordinary.
 func (c *Config) checkPlugin(own staticpod.Command) (ordinary bool, _ error) {
-	o, err := ownOptions(own, "admission-control", "enable-admission-plugins", "disable-admission-plugins",
-		component.AdmissionConfigFlag, "webhook-port", "webhook-failure-policy", "pod-token", "limit-secret-references")
+	o, err := ownOptions(own, "webhook-port", "webhook-failure-policy", "pod-token", "limit-secret-references")
 	if err != nil {
 		return false, err
 	}
-	if o.Admission.ConfigFile != "" {
-		o.Admission.ConfigFile = c.onNode(o.Admission.ConfigFile)
-	}
-	plugin, err := resolve.PluginConfig(&o.Admission)
-	if err != nil {
-		return false, fmt.Errorf("our %w", err)
-	}
 	var lacks string
 	switch {
-	case !slices.Contains(o.Admission.Enabled(), serviceaccount.Name):
-		lacks = "its plugin " + serviceaccount.Name + " is off (--enable-admission-plugins, --disable-admission-plugins)"
-	case !plugin.MountServiceAccountToken:
-		lacks = "Pods would get no token (mountServiceAccountToken: false in " + o.Admission.ConfigFile + ")"
 	case o.Webhook.Port == 0:
 		lacks = "it serves no webhook (--webhook-port=0)"
 	case o.Webhook.FailurePolicy != string(admissionregistrationv1.Fail):
 		lacks = "Pods pass it by while it does not answer (--webhook-failure-policy=" + o.Webhook.FailurePolicy + ")"
 	default:
-		return resolve.Ordinary(&o.Admission)
+		return o.Admission.Plugin().Ordinary(), nil
 	}
 	return false, fmt.Errorf("our process would not do the work of kube-apiserver's ServiceAccount plugin: %s; change that, "+
 		"or give --steps without %s", lacks, StepAPIServer)
@@ -79,12 +69,8 @@ func (c *Config) restricted(ordinary bool) cli.Check {
 				return err
 			}
 		}
-		problem, err := podpolicy.Problems(ctx, c.Client, ordinary)
-		if err == nil && problem != "" {
-			err = cli.Permanent(errors.New(problem + "; docs/troubleshooting.md has what to do about the policies for Pods; one that warns " +
-				"since \"webhook unregister\": sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf"))
-		}
-		return err
+		findings, err := podpolicy.Findings(ctx, c.Client, ordinary)
+		return cmp.Or(err, cli.Permanent(check.Error(findings, adminFlags)))
 	}
 }
 
@@ -110,8 +96,8 @@ func (c *Config) unbind(ctx context.Context) error {
 		return nil //nolint:nilerr // it binds nothing
 	}
 	if err := registration.Unregister(ctx, c.Client); err != nil {
-		return fmt.Errorf("the webhook is bound, and could not be unregistered: %w; "+
-			"run: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf", err)
+		return fmt.Errorf("the webhook is bound, and could not be unregistered: %w; run: sa-controller-manager webhook unregister"+
+			adminFlags, err)
 	}
 	return errors.New("the webhook was bound, and is unregistered again; sa-controller-manager webhook register lets it in")
 }

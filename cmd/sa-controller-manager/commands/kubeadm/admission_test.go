@@ -31,30 +31,13 @@ func TestCheckPlugin(t *testing.T) {
 		"Default": {ordinary: true},
 		"Secret":  {args: []string{"--pod-token=secret"}},
 		"Limits":  {args: []string{"--limit-secret-references=true"}},
-		"Off": {
-			args: []string{"--enable-admission-plugins=AlwaysAdmit", "--disable-admission-plugins=ServiceAccount"},
-			want: "its plugin ServiceAccount is off",
-		},
 		"Ignore":  {args: []string{"--webhook-failure-policy=Ignore"}, want: "--webhook-failure-policy=Ignore"},
 		"NoPort":  {args: []string{"--webhook-port=0"}, want: "it serves no webhook"},
 		"Unknown": {args: []string{"--of-another-version"}, ordinary: true},
-		"File":    {args: []string{"--admission-control-config-file=/etc/kubernetes/pki/as-default.yaml"}, ordinary: true},
-		"NoFile": {
-			args: []string{"--admission-control-config-file=/etc/kubernetes/pki/none"},
-			want: "our --admission-control-config-file: read admission configuration: open ROOT/etc/kubernetes/pki/none: no such file",
-		},
-		"NoToken": {
-			args: []string{"--admission-control-config-file=/etc/kubernetes/pki/no-token.yaml"},
-			want: "Pods would get no token (mountServiceAccountToken: false in ROOT/",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newControlPlane(t, "v1.37")
-			for file, mount := range map[string]string{"as-default": "true", "no-token": "false"} {
-				p.write(t, "pki/"+file+".yaml", []byte(admissionHead+
-					"- name: ServiceAccount\n  configuration:\n    mountServiceAccountToken: "+mount+"\n"))
-			}
 			ordinary, err := p.config.checkPlugin(append([]string{theKey}, tc.args...))
 			wantError(t, name, err, p.located(tc.want))
 			if ordinary != tc.ordinary {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	"sa-controller-manager/admission/earlier"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
@@ -92,7 +93,7 @@ func (c *Config) observeServer(ctx context.Context, o *observed) error {
 		return c.damaged(component.APIServer, err)
 	}
 	for fromFiles, early := range map[bool]*[]string{true: &o.earlier, false: &o.byURL} {
-		if *early, err = registration.Earlier(ctx, c.Client, fromFiles); err != nil {
+		if *early, err = earlier.Changers(ctx, c.Client, fromFiles); err != nil {
 			*early = []string{"unknown, " + err.Error()} // a note, and nothing depends on it
 		}
 	}

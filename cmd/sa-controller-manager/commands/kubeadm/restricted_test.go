@@ -123,7 +123,7 @@ func TestRestricted(t *testing.T) {
 		},
 		"Secret": {policies: []podpolicy.Policy{podpolicy.Refusal}, set: true},
 		"SecretAndCompletion": {
-			policies: both, set: true, want: "completes Pods in another way than our plugin",
+			policies: both, set: true, want: "completed in another way than by our plugin",
 		},
 		"Forbidden": {refuses: true, want: "read ValidatingAdmissionPolicy"},
 	} {
@@ -149,7 +149,7 @@ func TestRestricted(t *testing.T) {
 			if permanent := tc.want != "" && !tc.refuses; cli.IsPermanent(err) != permanent {
 				t.Errorf("%v: permanent %t, want %t", err, !permanent, permanent)
 			} else if permanent {
-				wantError(t, "the way out", err, "sa-controller-manager webhook register --kubeconfig=")
+				wantError(t, "the way out", err, " --kubeconfig=/etc/kubernetes/admin.conf")
 			}
 			if served.written != tc.writes {
 				t.Errorf("%d objects were written, want %d", served.written, tc.writes)

@@ -14,11 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 )
 
@@ -48,10 +51,10 @@ type status struct {
 	Registration string            `json:"registration,omitempty"`
 	Signer       bool              `json:"signer"`
 	Components   []statusComponent `json:"components"`
-	// AdmissionConfig is why kube-apiserver does not have the operator's admission configuration as it is now, "" if it has.
-	AdmissionConfig string       `json:"admissionConfig,omitempty"`
-	Peers           []statusPeer `json:"peers"`
-	// PeersError is why the peers are not known.
+	// Findings are what is wrong here and, as far as the API server shows it, with all nodes.
+	Findings []check.Finding `json:"findings"`
+	Peers    []statusPeer    `json:"peers"`
+	// PeersError is why the peers are not known, and what is wrong with them.
 	PeersError string `json:"peersError,omitempty"`
 }
 
@@ -83,12 +86,12 @@ func newStatusCommand() *cobra.Command {
 				return err
 			}
 			if f.Client, _, err = adminClient(f.kubeconfig); err == nil {
-				s.Peers, err = f.peers(cmd.Context())
+				err = f.askPods(cmd.Context(), s)
 			}
 			if err != nil {
 				s.PeersError = err.Error()
 			}
-			if err := printers.Document(cmd.OutOrStdout(), output.Format, s, s.text); err != nil || s.State != partly {
+			if err := printers.Document(cmd.OutOrStdout(), output.Format, s, s.text); err != nil || s.State != partly && len(s.Findings) == 0 {
 				return err
 			}
 			return cli.ErrFindings
@@ -112,7 +115,7 @@ func (c *Config) status() (*status, error) {
 	}
 	s := &status{
 		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Registration: string(o.mode()), Peers: []statusPeer{},
-		Flags: append([]string{}, o.record.Flags...),
+		Flags: append([]string{}, o.record.Flags...), Findings: []check.Finding{},
 	}
 	for _, container := range pod.Spec.Containers {
 		s.Image = cmp.Or(s.Image, container.Image)
@@ -140,11 +143,13 @@ func (c *Config) status() (*status, error) {
 	}
 	if m, err := o.apiServer().Operators(); err == nil && o.apiServer().ReadsFiles() {
 		if _, err := c.copyOf(o, m); err != nil {
-			s.AdmissionConfig = err.Error()
+			finding := component.AdmissionConfigChanged.Found().Because(err.Error())
+			finding.Host = c.Node
+			s.Findings = append(s.Findings, finding)
 		}
 	}
 	switch {
-	case o.manager != nil && done == wanted && s.AdmissionConfig == "":
+	case o.manager != nil && done == wanted && len(s.Findings) == 0:
 		s.State = takenOver
 	case o.manager == nil && done == 0:
 		s.State = notTakenOver
@@ -152,26 +157,35 @@ func (c *Config) status() (*status, error) {
 	return s, nil
 }
 
-// peers finds the other hosts of kube-apiservers by their mirror pods.
-func (c *Config) peers(ctx context.Context) ([]statusPeer, error) {
+// askPods finds the other hosts of kube-apiservers by their mirror pods, and what is wrong with the Pods of all.
+func (c *Config) askPods(ctx context.Context, s *status) error {
 	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return []statusPeer{}, err
+		return err
 	}
-	peers := []statusPeer{}
+	registered, err := registration.Inspect(ctx, c.Client)
+	if err != nil {
+		return err
+	}
+	lease, err := c.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, manager, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read the Lease: %w", err)
+	}
+	found := component.Findings(pods.Items, registration.Bound(registered), lease, c.Clock.Now())
+	s.Findings = append(s.Findings, check.WithFlags(found.Findings, adminFlags)...)
 	for i := range pods.Items {
 		server := &pods.Items[i]
 		node := server.Spec.NodeName
 		if node == c.Node || !component.IsMirror(server, component.APIServer) {
 			continue
 		}
-		peers = append(peers, statusPeer{Node: node, Plugin: !component.PluginIsOff(server),
+		s.Peers = append(s.Peers, statusPeer{Node: node, Plugin: !component.PluginIsOff(server),
 			Manager: slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
 				return pod.Spec.NodeName == node && component.IsMirror(&pod, manager)
 			})})
 	}
-	slices.SortFunc(peers, func(a, b statusPeer) int { return strings.Compare(a.Node, b.Node) })
-	return peers, nil
+	slices.SortFunc(s.Peers, func(a, b statusPeer) int { return strings.Compare(a.Node, b.Node) })
+	return nil
 }
 
 func (s *status) text() string {
@@ -187,7 +201,6 @@ func (s *status) text() string {
 	line("Image", s.Image)
 	line("Flags", strings.Join(s.Flags, " "))
 	line("Webhook", s.Registration)
-	line("Stale", s.AdmissionConfig)
 	if s.Signer {
 		line("Signer", "signs the tokens of kube-apiserver")
 	}
@@ -212,5 +225,6 @@ func (s *status) text() string {
 		}
 		_ = out.Flush()
 	}
+	check.Print(&b, s.Findings, 0)
 	return b.String()
 }

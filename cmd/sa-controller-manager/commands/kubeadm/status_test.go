@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
@@ -72,13 +73,17 @@ func TestStatus(t *testing.T) {
 // TestStatusPeers is about what the mirror pods say.
 func TestStatusPeers(t *testing.T) {
 	t.Parallel()
-	c := Config{Node: "n1", Client: fake.NewClientset(
+	c := Config{Node: "n1", Clock: clock.RealClock{}, Client: fake.NewClientset(
 		mirror(component.APIServer, "n1", true), mirror(component.APIServer, "n3", true),
 		mirror(component.APIServer, "n2", true, pluginOff), mirror(manager, "n2", true),
+		mirror(component.ControllerManager, "n1", true, "--controllers=*,-serviceaccount-controller"),
 	)}
-	got, err := c.peers(t.Context())
-	testutil.Must(t, err)
-	testutil.Check(t, "peers", []statusPeer{{Node: "n2", Manager: true}, {Node: "n3", Plugin: true}}, got)
+	var got status
+	testutil.Must(t, c.askPods(t.Context(), &got))
+	testutil.Check(t, "peers", []statusPeer{{Node: "n2", Manager: true}, {Node: "n3", Plugin: true}}, got.Peers)
+	if len(got.Findings) != 1 || got.Findings[0].Code != "controller-nowhere" || !strings.Contains(got.text(), "\n1. controllers are off") {
+		t.Errorf("findings %+v in\n%s", got.Findings, got.text())
+	}
 }
 
 // TestStatusCommand: the files are enough, and a damaged record is an error.

@@ -8,6 +8,7 @@ package preflight
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/apiservers"
+	"sa-controller-manager/internal/check"
+	"sa-controller-manager/internal/printers"
 )
 
 // commandTimeout bounds the whole command.
@@ -27,8 +30,7 @@ const description = `Ask kube-apiserver for every permission that this program w
 flags. Nothing is changed. The program asks the same at its start, says what is missing
 in its log and in /readyz/permissions, and goes on trying until it is granted.
 
-Exit code 0: all is granted. 1: it could not be found out. 2: something is missing; what
-to do about it goes to standard error.`
+Exit code 0: all is granted. 1: it could not be found out. 2: something is missing.`
 
 const examples = `  # What may the identity of this kubeconfig do, and what is missing?
   sa-controller-manager preflight --kubeconfig=/etc/kubernetes/sa-controller-manager/kubeconfig \
@@ -78,12 +80,20 @@ func run(cmd *cobra.Command, o *options.Options, client cli.ClientFunc, output s
 	if err != nil {
 		return err
 	}
-	if err := write(cmd.OutOrStdout(), report, rules, output); err != nil {
-		return err
+	findings := check.WithFlags(report.Findings(rules), "") // the given ones are of the one that lacks them
+	if output == "grant" {
+		var grants string
+		if grants, err = report.Grants(rules); err == nil {
+			_, err = io.WriteString(cmd.OutOrStdout(), grants)
+		}
+	} else {
+		printed := newReport(report, rules, findings)
+		err = printers.Document(cmd.OutOrStdout(), output, printed, printed.table)
 	}
-	if missing := report.Missing(); len(missing) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d permissions are missing: %s\nRemedy: %s\n",
-			len(missing), len(report.Answers), permissions.Join(missing), report.Remedy())
+	switch {
+	case err != nil:
+		return err
+	case len(findings) > 0:
 		return cli.ErrFindings
 	}
 	return report.Err()

@@ -12,6 +12,8 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/check"
+	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 )
@@ -32,22 +34,25 @@ func TestPrintPermissions(t *testing.T) {
 		{Access: permissions.Access{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, Err: errors.New("down")},
 		{Access: permissions.Access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"}},
 	}}
-	grant, err := report.Grants(rules)
-	testutil.Must(t, err)
+	document := newReport(report, rules, check.WithFlags(report.Findings(rules), ""))
 	cases := map[string]string{ // golden files if empty
 		"table": `ANSWER    VERB     RESOURCE                             NAMESPACE     NAME   FOR
 granted   get      /.well-known/openid-configuration    *             *      token
 unknown   create   tokenreviews.authentication.k8s.io   *             *      token,secure-serving
 missing   update   leases.coordination.k8s.io           kube-system   one    leader-election
-`,
-		"json":  "",
-		"yaml":  "",
-		"grant": grant,
+
+1. user "system:sa-controller-manager" lacks permissions
+   where:  update leases.coordination.k8s.io/one in kube-system (leader-election)
+   costs:  the parts that need them do nothing
+   remedy: kubectl apply -k manifests/permissions (with its token-secrets and options, if those are in use), ` +
+			"or what this prints: sa-controller-manager preflight -o grant, with the flags of the process\n",
+		"json": "",
+		"yaml": "",
 	}
 	for output, want := range cases {
 		t.Run(output, func(t *testing.T) {
 			var b bytes.Buffer
-			testutil.Must(t, write(&b, report, rules, output))
+			testutil.Must(t, printers.Document(&b, output, document, document.table))
 			if want == "" {
 				clitest.Golden(t, "report."+output, b.String())
 				return

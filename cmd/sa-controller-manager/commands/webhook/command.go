@@ -68,7 +68,7 @@ type onOff struct {
 	// asks is what the user is asked on a terminal; nothing if it is empty.
 	asks string
 	// proves checks that it holds. Only then the policy for Pods gets the action.
-	proves func(context.Context, kubernetes.Interface) error
+	proves func(ctx context.Context, client kubernetes.Interface, flags string) error
 	policy admissionregistrationv1.ValidationAction
 	// static is act for the files of this host, and doneStatic its message.
 	static     func(dir string) error
@@ -170,7 +170,7 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 			done := s.doneStatic
 			switch {
 			case dir == "":
-				done, err = s.done, s.run(cmd, connected, ifPlugin, o.DryRun)
+				done, err = s.done, s.run(cmd, connected, &o, ifPlugin)
 			case !o.DryRun:
 				err = s.static(dir)
 			}
@@ -196,7 +196,7 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 	return cmd
 }
 
-func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, ifPlugin, dryRun bool) error {
+func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, o *options.Connection, ifPlugin bool) error {
 	ctx, cancel := cli.AnswerWithin(cmd.Context(), switchTimeout)
 	defer cancel()
 	if ifPlugin {
@@ -207,10 +207,10 @@ func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, ifPlugin, dr
 	if err := s.act(ctx, client); err != nil {
 		return err
 	}
-	if dryRun {
+	if o.DryRun {
 		return nil
 	}
-	if err := s.proves(ctx, client); err != nil {
+	if err := s.proves(ctx, client, cli.ClusterFlags(*o)); err != nil {
 		return err
 	}
 	if err := podpolicy.SetAction(ctx, client, s.policy); err != nil || s.policy == admissionregistrationv1.Warn {

@@ -213,10 +213,13 @@ func TestRegisterWaits(t *testing.T) {
 		called, named bool
 		want          string // the reason on standard error, "" for success
 	}{
-		"Called":     {reason: "by files, say", objects: clitest.Configurations(off, 0), called: true, named: true},
-		"NotCalled":  {reason: "no leader", objects: clitest.Configurations(off, 0), named: true, want: "does not call the webhook"},
-		"NotBound":   {reason: "only the probe is", objects: staged, called: true, named: true, want: "the leader has not proved that"},
-		"NoAccounts": {reason: "its plugin is off", objects: clitest.Configurations(off, 0), called: true, want: "gives a Pod no account"},
+		"Called": {reason: "by files, say", objects: clitest.Configurations(off, 0), called: true, named: true},
+		"NotCalled": {reason: "no leader", objects: clitest.Configurations(off, 0), named: true,
+			want: "admits Pods without calling the registered webhook"},
+		"NotBound": {reason: "only the probe is", objects: staged, called: true, named: true,
+			want: "the webhook is not registered, and is to be"},
+		"NoAccounts": {reason: "another webhook takes it away", objects: clitest.Configurations(off, 0), called: true,
+			want: "a new Pod gets no account, although kube-apiserver calls the webhook"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

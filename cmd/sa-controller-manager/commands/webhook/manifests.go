@@ -52,9 +52,7 @@ func newManifestsCommand(write WriteManifestsFunc) *cobra.Command {
 	}
 	options.AddSome(cmd.Flags(), map[string]string{
 		"webhook-port": options.AsManager, "webhook-url-host": options.AsManager, "webhook-timeout": options.AsManager,
-		"webhook-failure-policy":    options.AsManager,
-		"webhook-allow-broad-rules": options.AsManager, "enable-admission-plugins": options.AsManager,
-		"disable-admission-plugins": options.AsManager, "admission-control-config-file": options.AsManager,
+		"webhook-failure-policy": options.AsManager,
 	}, &o.Webhook, &o.Admission)
 	return cmd
 }

@@ -14,14 +14,16 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	apiserveraccount "k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/check"
 )
 
 // consequence is what unregister leads to.
@@ -38,7 +40,7 @@ const (
 
 // notCalled returns nil once kube-apiserver does not call the webhook, as a Pod with dryRun shows. What
 // else refuses the Pod shows nothing.
-func notCalled(ctx context.Context, client kubernetes.Interface) error {
+func notCalled(ctx context.Context, client kubernetes.Interface, _ string) error {
 	err := cli.Await{Clock: clock.RealClock{}, Timeout: followDelay}.Until(ctx, func(ctx context.Context) error {
 		_, called, err := registration.TryPod(ctx, client, metav1.NamespaceSystem)
 		if registration.Concerns(err) {
@@ -57,25 +59,19 @@ func notCalled(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// calledAgain returns nil once kube-apiserver calls the webhook, and it gives a Pod its account.
-func calledAgain(ctx context.Context, client kubernetes.Interface) error {
+// calledAgain returns nil once kube-apiserver calls the webhook, and it gives a Pod its account. flags lead a command to
+// that cluster.
+func calledAgain(ctx context.Context, client kubernetes.Interface, flags string) error {
 	err := cli.Await{Clock: clock.RealClock{}, Timeout: proofDelay}.Until(ctx, func(ctx context.Context) error {
 		found, err := registration.Inspect(ctx, client)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(found, func(one registration.Inspected) bool { return one.Entries > 0 && !one.Active }) {
-			return errors.New("the webhook is not bound: the leader has not proved that kube-apiserver reaches it")
-		}
-		switch pod, called, err := registration.TryPod(ctx, client, metav1.NamespaceSystem); {
-		case err != nil:
+		if err := check.Error(registration.Findings(found), flags); err != nil {
 			return err
-		case !called:
-			return errors.New("kube-apiserver does not call the webhook")
-		case pod.Spec.ServiceAccountName == "":
-			return errors.New("the webhook gives a Pod no account")
 		}
-		return nil
+		_, findings, err := trial.Run(ctx, client, metav1.NamespaceSystem, true, false)
+		return cmp.Or(err, check.Error(findings, flags))
 	})
 	if err != nil {
 		return fmt.Errorf("the leader may register the webhook again, but yet %w\n"+
@@ -107,7 +103,7 @@ func checkPlugin(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return fmt.Errorf("ask who is asking: %w", err)
 	}
-	namespace, name, err := serviceaccount.SplitUsername(review.Status.UserInfo.Username)
+	namespace, name, err := apiserveraccount.SplitUsername(review.Status.UserInfo.Username)
 	if err != nil {
 		return fmt.Errorf("--if-plugin-on is for the ServiceAccount of the manager: %w", err)
 	}

@@ -45,10 +45,11 @@ kept: a hundred thousand Secrets need no more memory than one page of them. With
 there is one page for a browser, with filters, which needs no server and fetches nothing.
 
 Permissions: list Secrets, ServiceAccounts and Pods in all namespaces, or with -n in that
-one; create subjectaccessreviews; get ` + signing.JWKSPath + ` and the ConfigMap
+one, and get it; create subjectaccessreviews; get ` + signing.JWKSPath + ` and the ConfigMap
 kube-system/` + legacytokencleaner.TrackingConfigMap + `.
 
-Exit code: 2 if a token has a finding of --fail-on, 1 if the list is not complete, else 0.`
+Exit code: 2 if a token has a finding of --fail-on, 1 if the list is not complete or
+--fail-on cannot be judged, such as by a label that no token Secret has, else 0.`
 
 const examples = `  # The most dangerous tokens first, with reasons.
   sa-controller-manager tokens audit --kubeconfig=admin.conf --sort-by=findings -o wide
@@ -125,7 +126,7 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	keys.AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.filter.Namespace, "namespace", "n", "", "List only this `namespace`.")
+	flags.StringVarP(&o.filter.Namespace, "namespace", "n", "", "List only this `namespace`, which must exist.")
 	flags.StringVarP(&o.filter.Selector, "selector", "l", "", "List only Secrets with these `labels`, as in kubectl.")
 	flags.DurationVar(&o.filter.OlderThan, "older-than", 0, "Show only Secrets that are at least this old.")
 	flags.DurationVar(&o.filter.UnusedFor, "unused-for", 0,
@@ -159,6 +160,9 @@ func (o *commandOptions) validate() []error {
 	for _, finding := range o.failOn {
 		p.OneOf("fail-on", finding, append(Names(), anyFinding)...)
 	}
+	if o.failOn != nil && len(o.failOn) == 0 {
+		p.Add("fail-on", "", "must name a finding")
+	}
 	if !o.reach {
 		reachless(&p, "finding", o.filter.Findings)
 		reachless(&p, "fail-on", o.failOn)
@@ -180,6 +184,10 @@ func reachless(p *options.Problems, flag string, findings []string) {
 
 func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
 	auditor, err := o.auditor(ctx, client, stderr)
+	if err != nil {
+		return err
+	}
+	doubt, err := o.checkNamespace(ctx, auditor.Client)
 	if err != nil {
 		return err
 	}
@@ -216,7 +224,18 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 			return fmt.Errorf("--output-file: %w", err)
 		}
 	}
-	return o.outcome(summary, stderr)
+	if o.filter.Selector != "" || o.filter.KeyID != "" {
+		doubt = "no token Secret has these labels and this key ID"
+	}
+	switch err := o.outcome(summary, stderr); {
+	case err != nil:
+		return err
+	case auditor.Rules.Untracked && slices.Contains(o.failOn, string(Unused)):
+		return fmt.Errorf("--fail-on=%s cannot be judged without tracking", Unused)
+	case len(o.failOn) > 0 && summary.Shown == 0 && doubt != "":
+		return errors.New("--fail-on cannot be judged: " + doubt)
+	}
+	return nil
 }
 
 // auditor reads the keys and rules for all rows.
@@ -237,6 +256,21 @@ func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, std
 		auditor.Progress = func(done int) { fmt.Fprintf(stderr, "\r%d token Secrets ... ", done) }
 	}
 	return auditor, readTracking(ctx, auditor.Client, &auditor.Rules, stderr)
+}
+
+// checkNamespace refuses a namespace that does not exist: its list would be empty. doubt says that it may not exist.
+func (o *commandOptions) checkNamespace(ctx context.Context, client kubernetes.Interface) (doubt string, err error) {
+	if o.filter.Namespace == "" {
+		return "", nil
+	}
+	_, err = client.CoreV1().Namespaces().Get(ctx, o.filter.Namespace, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) {
+		return fmt.Sprintf("whether the namespace %s exists may not be asked", o.filter.Namespace), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("--namespace %q: %w", o.filter.Namespace, err)
+	}
+	return "", nil
 }
 
 // judgingKeys returns the keys of the flags or else of kube-apiserver, which need not publish them.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -44,8 +45,13 @@ func auditCluster(t *testing.T) cli.ClientFunc {
 	pod := &corev1.Pod{ObjectMeta: meta("user"), Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: "robot-token"},
 	}}}}}
-	client := fake.NewClientset(secret("robot-token", "robot", clitest.LegacyToken(t)), secret("zeus-token", "zeus", "CANARY"),
+	client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "empty"}},
+		secret("robot-token", "robot", clitest.LegacyToken(t)), secret("zeus-token", "zeus", "CANARY"),
 		account("robot"), account("zeus"), pod)
+	client.PrependReactor("get", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		name := action.(clienttesting.GetAction).GetName()
+		return name == "secret", nil, apierrors.NewForbidden(corev1.Resource("namespaces"), name, nil)
+	})
 	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review, _ := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
 		answer := review.DeepCopy()
@@ -81,7 +87,25 @@ func TestAudit(t *testing.T) {
 			[]string{"--reach=false"}, 0, []string{"NAMESPACE", "shop", "shop"},
 			untracked + "Token Secrets: 2; findings: bad-token 1, unmounted 1.\n",
 		},
-		"nothing": {[]string{"-n=empty"}, 0, nil, untracked + "Token Secrets: 0.\n"},
+		"nothing":     {[]string{"-n=empty", "--fail-on=any"}, 0, nil, untracked + "Token Secrets: 0.\n"},
+		"typo":        {[]string{"-n=typo"}, 1, nil, untracked + "Error: --namespace \"typo\": namespaces \"typo\" not found\n"},
+		"wrong label": {[]string{"-l=app=typo"}, 0, nil, untracked + "Token Secrets: 0.\n"},
+		"gate with a wrong label": {
+			[]string{"-l=app=typo", "--fail-on=any"}, 1, nil,
+			untracked + "Token Secrets: 0.\nError: --fail-on cannot be judged: no token Secret has these labels and this key ID\n",
+		},
+		"gate with a wrong key": {
+			[]string{"--key-id=typo", "--fail-on=any"}, 1, nil,
+			untracked + "Token Secrets: 2, 0 shown.\nError: --fail-on cannot be judged: no token Secret has these labels and this key ID\n",
+		},
+		"gate that nothing measures": {
+			[]string{"--fail-on=unused"}, 1, []string{"NAMESPACE", "shop", "shop"},
+			untracked + found + "Error: --fail-on=unused cannot be judged without tracking\n",
+		},
+		"may not ask": {
+			[]string{"-n=secret", "--fail-on=any"}, 1, nil,
+			untracked + "Token Secrets: 0.\nError: --fail-on cannot be judged: whether the namespace secret exists may not be asked\n",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -118,6 +142,7 @@ func TestAuditCommandLine(t *testing.T) {
 		"state":       {[]string{"--state=active,odd"}, "Error: --state \"odd\" must be one of \"next\", "},
 		"finding":     {[]string{"--finding=odd"}, "Error: --finding \"odd\" must be one of \"cluster-admin\", "},
 		"fail on":     {[]string{"--fail-on=all"}, "Error: --fail-on \"all\" must be one of \"cluster-admin\", "},
+		"no gate":     {[]string{"--fail-on="}, "Error: --fail-on \"\" must name a finding\n"},
 		"reach":       {[]string{"--reach=false", "--fail-on=cluster-admin"}, "Error: --fail-on \"cluster-admin\" needs --reach\n"},
 		"selector":    {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
 		"age":         {[]string{"--older-than=-1s"}, "Error: --older-than -1s must not be negative\n"},

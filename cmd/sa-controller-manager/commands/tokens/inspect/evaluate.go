@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
@@ -49,7 +50,7 @@ func Evaluate(token string, known Known) Report {
 	canonical := tokens.Canonical(token)
 	e, err := tokens.Examine(canonical)
 	if err != nil {
-		return Report{Head: printers.Of(kind), Verdict: Invalid, Findings: []printers.Finding{{Code: "malformed", Message: err.Error()}},
+		return Report{Head: printers.Of(kind), Verdict: Invalid, Findings: []check.Finding{{Code: "malformed", Message: err.Error()}},
 			now: known.Now}
 	}
 	report := describe(&e, known.Now)
@@ -150,11 +151,11 @@ func (r *Report) addNotes(e *tokens.Examination, known Known) {
 }
 
 func (r *Report) find(code, message string) {
-	r.Findings = append(r.Findings, printers.Finding{Code: code, Message: message})
+	r.Findings = append(r.Findings, check.Finding{Code: code, Message: message})
 }
 
 func (r *Report) note(code, message string) {
-	r.Notes = append(r.Notes, printers.Finding{Code: code, Message: message})
+	r.Notes = append(r.Notes, check.Finding{Code: code, Message: message})
 }
 
 // decide: kube-apiserver's word counts more than ours. What speaks against a token that it accepts
@@ -166,7 +167,7 @@ func (r *Report) decide(signed bool) {
 		for _, reason := range r.Findings {
 			r.note(reason.Code, "kube-apiserver accepts it, and yet "+reason.Message)
 		}
-		r.Findings = []printers.Finding{}
+		r.Findings = []check.Finding{}
 	case r.Review != nil:
 		r.Verdict = Invalid
 		r.find("refused", "kube-apiserver refuses it: "+r.Review.reason())

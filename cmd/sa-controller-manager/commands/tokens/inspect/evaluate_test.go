@@ -204,7 +204,7 @@ func FuzzEvaluate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token string) {
 		report := inspect.Evaluate(token, known)
 		if (report.Verdict == inspect.Valid) != (report.Key != nil && len(report.Findings) == 0) {
-			t.Fatalf("verdict %s with key %v and reasons %q", report.Verdict, report.Key, report.Findings)
+			t.Fatalf("verdict %s with key %v and reasons %v", report.Verdict, report.Key, report.Findings)
 		}
 		for _, output := range []string{"text", "json", "yaml"} {
 			var got bytes.Buffer

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
@@ -22,8 +23,8 @@ type Report struct {
 	printers.Head
 	Verdict Verdict `json:"verdict"`
 	// Findings are why it is not valid, or why that is not known.
-	Findings []printers.Finding `json:"findings"`
-	Notes    []printers.Finding `json:"notes,omitempty"`
+	Findings []check.Finding `json:"findings"`
+	Notes    []check.Finding `json:"notes,omitempty"`
 
 	// What the token says. All of it is empty if it is malformed.
 	Form      tokens.Form `json:"form,omitempty"`
@@ -69,7 +70,7 @@ type Object struct {
 // describe is what the token says of itself.
 func describe(e *tokens.Examination, now time.Time) Report {
 	r := Report{
-		Head: printers.Of(kind), Findings: []printers.Finding{},
+		Head: printers.Of(kind), Findings: []check.Finding{},
 		Form: e.Form, Subject: e.Subject, Secret: e.SecretName, Issuer: e.Issuer, Audiences: e.Audiences,
 		IssuedAt: metav1.NewTime(e.IssuedAt), NotBefore: metav1.NewTime(e.NotBefore), Expires: metav1.NewTime(e.Expires),
 		KeyID: e.KeyID, Algorithm: e.Algorithm, Header: valid(e.Header), Claims: valid(e.Claims), now: now,

@@ -1,7 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package registration
+// Package earlier finds what others let kube-apiserver do to a new Pod before our webhook sees it. Nothing but commands asks.
+package earlier
 
 import (
 	"context"
@@ -14,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/admission/registration"
 )
 
 // What goes wrong where others see a Pod before it has its account, token volume and pull secrets. With the
@@ -24,10 +27,10 @@ const (
 	harmVolumes = "appends to a list that a Pod may not have yet, and so refuses it"
 )
 
-// Earlier returns the policies and webhooks of others that change a new Pod before our webhook does, each with what may go
+// Changers returns the policies and webhooks of others that change a new Pod before our webhook does, each with what may go
 // wrong. Policies come before all webhooks of the API; a second call of the same one, with reinvocationPolicy IfNeeded, comes too
 // late for all of this. fromFiles says that our webhook is in files, which come before those of the API.
-func Earlier(ctx context.Context, client kubernetes.Interface, fromFiles bool) (early []string, err error) {
+func Changers(ctx context.Context, client kubernetes.Interface, fromFiles bool) (early []string, err error) {
 	policies, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
 	if err != nil && !apierrors.IsNotFound(err) { // before v1.36 there are none
 		return nil, fmt.Errorf("list MutatingAdmissionPolicies: %w", err)
@@ -56,7 +59,7 @@ func Earlier(ctx context.Context, client kubernetes.Interface, fromFiles bool) (
 		changes := func(webhook admissionregistrationv1.MutatingWebhook) bool {
 			return slices.ContainsFunc(webhook.Rules, createsPods)
 		}
-		if other.Name < Name && slices.ContainsFunc(other.Webhooks, changes) {
+		if other.Name < registration.Name && slices.ContainsFunc(other.Webhooks, changes) {
 			early = append(early, "MutatingWebhookConfiguration "+other.Name)
 		}
 	}

@@ -1,0 +1,102 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/internal/check"
+	"sa-controller-manager/internal/testutil"
+)
+
+// TestRunbookHasTheFinding: whom an alert wakes finds on its page what readiness, doctor and keys list say, in the same
+// words. What they fill in is there in capitals.
+func TestRunbookHasTheFinding(t *testing.T) {
+	t.Parallel()
+	stated := map[string][]string{
+		"SACMPermissionsMissing": {`user "{user}" lacks permissions`},
+		"SACMSigningKeyRefused":  {strings.ReplaceAll(keyprobe.NotAccepted.Message, "{server}", "kube-apiserver")},
+		"SACMNoNextKey":          {key(check.NoNextKey)},
+	}
+	if got := permissions.Lacking.Found("{user}", `user "{user}"`).Message; got != stated["SACMPermissionsMissing"][0] {
+		t.Errorf("the finding is %q", got)
+	}
+	rings, states := []string{}, []string{}
+	for alert, expr := range alertExpressions(t) {
+		for _, code := range matched(expr, `verdict=~?"([^"]*)"`) {
+			rings, stated[alert] = append(rings, code), append(stated[alert], key(code))
+		}
+		for _, state := range matched(expr, `^sacm_webhook_registration_state\{state="([^"]*)"\} == 1`) {
+			states = append(states, state)
+			stated[alert] = append(stated[alert], registration.Status{State: registration.State(state)}.Findings()[0].Message)
+		}
+	}
+	stated["SACMWebhookNotRegistered"] = []string{registration.FactUnbound.Message, registration.FactOff.Message}
+	for _, code := range append(check.RingCodes(), check.RevokedKeyAccepted) {
+		if !slices.Contains(rings, code) && code != check.RingUnpublished {
+			t.Errorf("no alert is about %s", code)
+		}
+	}
+	slices.Sort(states)
+	testutil.Check(t, "states with an alert of their own", []string{"off", "unknown", "unreachable"}, states)
+	page, err := os.ReadFile("../../../docs/operations.md")
+	testutil.Must(t, err)
+	capitals := regexp.MustCompile(`\{\w+\}`)
+	plain := func(text string) string {
+		return strings.ToLower(strings.Join(strings.Fields(strings.ReplaceAll(text, "`", "")), " "))
+	}
+	for alert, sentences := range stated {
+		_, section, _ := strings.Cut(string(page), "\n### "+alert+"\n")
+		section, _, _ = strings.Cut(section, "\n### ")
+		for _, sentence := range sentences {
+			sentence = capitals.ReplaceAllStringFunc(sentence, func(name string) string { return strings.ToUpper(strings.Trim(name, "{}")) })
+			if !strings.Contains(plain(section), plain(sentence)) {
+				t.Errorf("the page of %s lacks the sentence of its finding: %q", alert, sentence)
+			}
+		}
+	}
+}
+
+// key returns the sentence of a fact about keys, with capitals for what it names.
+func key(code string) string {
+	message := check.Key(code, check.KeyArgs{Host: "HOST", Key: "KEY", Role: "ROLE", Other: "OTHER", Why: "WHY", Way: "WAY"}).Message
+	return strings.ReplaceAll(message, "(generation 0)", "(generation N)")
+}
+
+func matched(expr, pattern string) (all []string) {
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(expr, -1) {
+		all = append(all, strings.Split(match[1], "|")...)
+	}
+	return all
+}
+
+func alertExpressions(t *testing.T) map[string]string {
+	t.Helper()
+	var file struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct{ Alert, Expr string }
+			}
+		}
+	}
+	data, err := os.ReadFile("../../../manifests/monitoring/prometheusrule.yaml")
+	testutil.Must(t, err)
+	testutil.Must(t, yaml.Unmarshal(data, &file))
+	expressions := map[string]string{}
+	for _, group := range file.Spec.Groups {
+		for _, rule := range group.Rules {
+			expressions[rule.Alert] = rule.Expr
+		}
+	}
+	return expressions
+}

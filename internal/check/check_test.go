@@ -1,0 +1,49 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"sa-controller-manager/internal/testutil"
+)
+
+// TestFinding: each surface prints the same words, and no command without the flags that lead to the cluster.
+func TestFinding(t *testing.T) {
+	t.Parallel()
+	fact := Fact{Code: "gone", Message: "{what} is gone", Cost: "Pods wait for {what}", Remedy: "make it: kubectl create{flags}"}
+	finding := fact.Found("{what}", "it").Because("not found")
+	finding.Check, finding.Host, finding.Since = "things", "cp-1", time.Date(2026, 11, 28, 3, 0, 0, 0, time.UTC)
+	finding.Commands = []string{"kubectl get{flags}"}
+	findings := finding.About([]string{"a/b", "c/d"})
+	testutil.Check(t, "about nothing", []Finding(nil), finding.About(nil))
+	testutil.CheckError(t, "in one line", "it is gone: not found: a/b, c/d, so that Pods wait for it; since 2026-11-28T03:00:00Z; "+
+		"make it: kubectl create --context=c", Error(findings, " --context=c"))
+	testutil.CheckError(t, "nothing found", "", Error(nil, ""))
+	var b strings.Builder
+	Print(&b, findings, 0)
+	testutil.Check(t, "printed", `
+1. things: it is gone: not found
+   host:   cp-1
+   where:  a/b, c/d
+   since:  2026-11-28T03:00:00Z
+   costs:  Pods wait for it
+   remedy: make it: kubectl create --context=c
+           kubectl get --context=c
+`, b.String())
+}
+
+// TestKeyFacts: each fact about keys has a message and a way out, and its host.
+func TestKeyFacts(t *testing.T) {
+	t.Parallel()
+	for code := range keyFacts {
+		fact := Key(code, KeyArgs{Host: "cp-2", Key: "K", Role: "next", Other: "cp-3", Why: "why", Way: "the way"})
+		left := strings.ReplaceAll(fact.Message+fact.Remedy, "{flags}", "")
+		if fact.Message == "" || fact.Remedy == "" || strings.ContainsAny(left, "{}") || fact.Finding.Host != "cp-2" {
+			t.Errorf("%s: %+v", code, fact)
+		}
+	}
+}

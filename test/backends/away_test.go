@@ -1,0 +1,259 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backends
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/signertest"
+)
+
+// reports awaits words in the file for the readiness probe; without any, that there is no such file.
+func (s *signer) reports(t *testing.T, words ...string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%q for the readiness probe", words), func() error {
+		content, err := os.ReadFile(filepath.Join(s.sockets, "not-served"))
+		if len(words) == 0 && !os.IsNotExist(err) {
+			return fmt.Errorf("the file is there: %q, %w", content, err)
+		}
+		for _, word := range words {
+			if !strings.Contains(string(content), word) {
+				return fmt.Errorf("%q is not in %q", word, content)
+			}
+		}
+		return nil
+	})
+}
+
+// signs makes one signature, which has to come at once.
+func (s *signer) signs(t *testing.T, name string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, _, err := s.connect(t, name).Sign(ctx, signing.JWTHeader, signertest.Payload(0))
+	return err
+}
+
+// ends wants SIGTERM to be enough, well within the 30 s of the kubelet.
+func (s *signer) ends(t *testing.T) {
+	t.Helper()
+	exit, err := s.Stop(15 * time.Second)
+	if err != nil || exit.Code != 0 {
+		t.Errorf("SIGTERM ended it with %+v, %v", exit, err)
+	}
+}
+
+// gone awaits the end of a socket.
+func (s *signer) gone(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, "the end of the socket of "+name, func() error {
+		if _, err := os.Lstat(filepath.Join(s.sockets, name+".sock")); !os.IsNotExist(err) {
+			return fmt.Errorf("the socket is there: %w", err)
+		}
+		return nil
+	})
+}
+
+// TestKeysDirIsAway: what cannot be read takes nothing away, and is reported.
+func TestKeysDirIsAway(t *testing.T) {
+	t.Parallel()
+	hsm, keys := newToken(t), filepath.Join(t.TempDir(), "keys")
+	testutil.Must(t, os.Mkdir(keys, 0o700))
+	nameKey(t, keys, "here", hsm.make(t, "here", "P-256"), "P-256")
+	s := serve(t, keys, pin)
+	s.pin(t, "here")
+	for name, instead := range map[string]func(){
+		"nothing is there": func() {},
+		"a file is there":  func() { write(t, keys, "") },
+	} {
+		testutil.Must(t, os.Rename(keys, keys+".old"))
+		instead()
+		s.reports(t, "--keys-dir: ", "the keys that are served stay")
+		if err := s.signs(t, "here"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		testutil.Must(t, errors.Join(os.RemoveAll(keys), os.Rename(keys+".old", keys)))
+		s.reports(t)
+	}
+}
+
+// TestSecondProcess has one process for each directory of sockets: two would write each other's file for the probe.
+func TestSecondProcess(t *testing.T) {
+	t.Parallel()
+	hsm, keys := newToken(t), t.TempDir()
+	nameKey(t, keys, "here", hsm.make(t, "here", "P-256"), "P-256")
+	s := serve(t, keys, pin)
+	s.pin(t, "here")
+	second := exec.CommandContext(t.Context(), binary, "serve", "--keys-dir="+keys, "--socket-dir="+s.sockets)
+	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), "no other sa-kms-signer uses") {
+		t.Errorf("the second process: %v: %s", err, out)
+	}
+	s.reports(t)
+	if err := s.signs(t, "here"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestModuleWaits: a call of a PKCS#11 module that does not return costs its own key alone, is reported, and does not
+// keep the process from ending.
+func TestModuleWaits(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		function int
+		opened   bool // before it begins to wait
+	}{
+		{"Login", fnLogin, false},
+		{"FirstSignature", fnSign, false},
+		{"LaterSignatures", fnSign, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			hsm, bao, keys := newToken(t), newVault(t), t.TempDir()
+			library, wait := waiting(t, tc.function)
+			nameKey(t, keys, "good", makeTransit(t, bao, "good", "P-256"), "P-256")
+			nameKey(t, keys, "stuck", strings.Replace(hsm.make(t, "stuck", "P-256"), module, library, 1), "P-256")
+			if tc.opened {
+				testutil.Must(t, os.Remove(wait))
+			}
+			s := serve(t, keys, pin)
+			s.pin(t, "good")
+			if tc.opened {
+				s.pin(t, "stuck")
+				write(t, wait, "")
+				for range 20 { // more than may be asked at a time
+					go func() { _ = s.signs(t, "stuck") }()
+				}
+				s.reports(t, "key stuck ", "the backend has not answered since")
+			} else {
+				s.reports(t, "key stuck ", "the key is being opened")
+			}
+			nameKey(t, keys, "bad", "nonsense:", "P-256")
+			s.reports(t, "key bad ", "key stuck ")
+			nameKey(t, keys, "later", makeTransit(t, bao, "later", "P-256"), "P-256")
+			s.pin(t, "later")
+			testutil.Must(t, os.Remove(filepath.Join(keys, "good.yaml")))
+			s.gone(t, "good")
+			if tc.opened { // the module answers again
+				testutil.Must(t, errors.Join(os.Remove(wait), os.Remove(filepath.Join(keys, "bad.yaml"))))
+				s.reports(t)
+				write(t, wait, "")
+				_ = s.signs(t, "stuck")
+				testutil.Must(t, os.Remove(filepath.Join(keys, "stuck.yaml")))
+				s.gone(t, "stuck")
+			}
+			s.ends(t)
+			testutil.Must(t, os.RemoveAll(wait))
+		})
+	}
+}
+
+// TestOneTokenHasTwoNames wants one attempt for a wrong PIN, however URIs name the token and the module.
+func TestOneTokenHasTwoNames(t *testing.T) {
+	t.Parallel()
+	hsm, keys := newToken(t), t.TempDir()
+	library, attempts := counting(t)
+	link := filepath.Join(t.TempDir(), "link.so")
+	testutil.Must(t, os.Symlink(library, link))
+	list, err := exec.CommandContext(t.Context(), "pkcs11-tool", "--module", module, "--list-token-slots").Output()
+	testutil.Must(t, err)
+	serial := regexp.MustCompile(`(?s)token label +: ` + hsm.label + `\n.*?serial num +: (\w+)`).FindStringSubmatch(string(list))
+	if serial == nil {
+		t.Fatalf("no serial number of %s in %s", hsm.label, list)
+	}
+	wrong := write(t, filepath.Join(t.TempDir(), "pin"), "wrong")
+	uri := strings.NewReplacer(module, library, hsm.pinFile, wrong).Replace(hsm.make(t, "one", "P-256"))
+	nameKey(t, keys, "label", uri, "P-256")
+	nameKey(t, keys, "serial", strings.Replace(uri, "token="+hsm.label, "serial="+serial[1], 1), "P-256")
+	nameKey(t, keys, "link", strings.Replace(uri, library, link, 1), "P-256")
+	s := serve(t, keys, pin)
+	refused := ": the token refuses the PIN"
+	s.reports(t, "key label ", "key serial ", "key link ", refused)
+	eventually(t, "three refusals", func() error {
+		if text := s.notServed(t); strings.Count(text, refused) != 3 {
+			return errors.New(text)
+		}
+		return nil
+	})
+	got, err := os.ReadFile(attempts)
+	if testutil.Must(t, err); len(got) != 1 {
+		t.Errorf("the token has refused %d PINs, want 1", len(got))
+	}
+}
+
+// TestFilesCannotBeWritten: what the probe and the next process must know is written as soon as it can be.
+func TestFilesCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	hsm, keys := newToken(t), t.TempDir()
+	nameKey(t, keys, "here", newToken(t).make(t, "here", "P-256"), "P-256")
+	s := serve(t, keys, pin)
+	s.pin(t, "here")
+	s.reports(t)
+	files := []string{filepath.Join(s.sockets, "not-served"), filepath.Join(s.sockets, "refused-pins")}
+	for _, file := range files {
+		eventually(t, "a directory in place of "+file, func() error { return os.MkdirAll(filepath.Join(file, "full"), 0o700) })
+	}
+	wrong := write(t, filepath.Join(t.TempDir(), "pin"), "wrong")
+	nameKey(t, keys, "one", strings.Replace(hsm.make(t, "one", "P-256"), hsm.pinFile, wrong, 1), "P-256")
+	eventually(t, "both errors in the log", func() error {
+		for _, file := range files {
+			if !strings.Contains(s.Logs(), "write "+file) {
+				return errors.New(s.Logs())
+			}
+		}
+		return nil
+	})
+	for _, file := range files {
+		testutil.Must(t, os.RemoveAll(file))
+	}
+	s.reports(t, "key one ", "the token refuses the PIN")
+	eventually(t, "the refused PIN", func() error {
+		_, err := os.Stat(files[1])
+		return err
+	})
+}
+
+// TestTokenComesBack has two keys in one token, as an active key and its spare: after an outage the one that is used
+// signs again though nobody uses the other. A refused PIN after it is reported, and costs one attempt.
+//
+// It runs alone: the HSM that is removed is another test's, too.
+func TestTokenComesBack(t *testing.T) {
+	kill := startRemote(t)
+	hsm, keys := newToken(t), t.TempDir()
+	for _, name := range []string{"active", "spare"} {
+		nameKey(t, keys, name, strings.Replace(hsm.make(t, name, "P-256"), module, client(t), 1), "P-256")
+	}
+	s := serve(t, keys, pin)
+	s.pin(t, "active")
+	s.pin(t, "spare")
+	testutil.Must(t, kill())
+	if s.signs(t, "active") == nil {
+		t.Error("a key signs without its token")
+	}
+	s.reports(t, "key active ", "key spare ", "the key does not sign: open token")
+	kill = startRemote(t)
+	eventually(t, "a signature", func() error { return s.signs(t, "active") })
+	s.reports(t)
+
+	write(t, hsm.pinFile, "wrong")
+	testutil.Must(t, kill())
+	kill = startRemote(t)
+	_ = s.signs(t, "active")
+	s.reports(t, "key active ", "the token refuses the PIN in "+hsm.pinFile)
+	write(t, hsm.pinFile, pin)
+	s.reports(t)
+	testutil.Must(t, s.signs(t, "active"))
+	testutil.Must(t, kill())
+}

@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -59,9 +60,23 @@ func (c *Config) runs(name string, command []string) cli.Check {
 func awaitsReady(pod *corev1.Pod) error {
 	ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
 	if pod.DeletionTimestamp != nil || !slices.ContainsFunc(pod.Status.Conditions, ready) {
-		return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
+		return fmt.Errorf("the Pod %s is not ready yet%s", pod.Name, waiting(pod))
 	}
 	return nil
+}
+
+// waiting returns what the kubelet says of containers that do not run, such as how long it will not restart them.
+func waiting(pod *corev1.Pod) (why string) {
+	for _, one := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if one.State.Waiting == nil {
+			continue
+		}
+		why += fmt.Sprintf("; its container %s waits: %s", one.Name, cmp.Or(one.State.Waiting.Message, one.State.Waiting.Reason))
+		if last := one.LastTerminationState.Terminated; last != nil {
+			why += fmt.Sprintf(", after exit code %d", last.ExitCode)
+		}
+	}
+	return why
 }
 
 // registrationCheck is the name of the check of /readyz that passes once kube-apiserver calls our webhook.
@@ -76,8 +91,10 @@ func (c *Config) managerReady(d *desired, query string) cli.Check {
 		if err == nil && !isOf(pod, d.manifest) {
 			return fmt.Errorf("the kubelet still runs Pod %s of the previous manifest", pod.Name)
 		}
-		if err := healthy(ctx, port, query); err != nil {
-			return err
+		if unhealthy := healthy(ctx, port, query); unhealthy != nil && err == nil {
+			return fmt.Errorf("%w%s", unhealthy, waiting(pod))
+		} else if unhealthy != nil {
+			return unhealthy
 		}
 		if err != nil || query != "" {
 			return err

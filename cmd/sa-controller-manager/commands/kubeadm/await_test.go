@@ -35,6 +35,12 @@ func TestChecks(t *testing.T) {
 	isBound := func(c *Config) cli.Check { return c.bound }
 	deleted := mirror(component.APIServer, "n", true, command...)
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x/y"}
+	backOff := mirror(component.APIServer, "n", false, command...)
+	backOff.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name:                 component.APIServer,
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 2m40s"}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+	}}
 	on := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
 	off := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount")
 	bound, switchedOff := clitest.Configurations(nil, 1), map[string]string{registration.Annotation: registration.AnnotationOff}
@@ -50,6 +56,10 @@ func TestChecks(t *testing.T) {
 		"NotReady": {
 			check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", false, command...)},
 			want: "the Pod kube-apiserver-n is not ready yet",
+		},
+		"BackOff": {
+			check: runs, objects: []runtime.Object{backOff},
+			want: "the Pod kube-apiserver-n is not ready yet; its container kube-apiserver waits: back-off 2m40s, after exit code 1",
 		},
 		"OnItsLast": {check: runs, objects: []runtime.Object{deleted}, want: "the Pod kube-apiserver-n is not ready yet"},
 		"PluginOn":  {check: pluginOn, objects: []runtime.Object{bound[1], on}},

@@ -38,7 +38,7 @@ func TestChecks(t *testing.T) {
 	backOff := mirror(component.APIServer, "n", false, command...)
 	backOff.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name:                 component.APIServer,
-		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 2m40s"}},
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: "back-off 2m40s"}},
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
 	}}
 	on := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity")

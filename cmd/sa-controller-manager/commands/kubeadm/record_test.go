@@ -103,8 +103,9 @@ func TestTakeoverAgain(t *testing.T) {
 // TestRecordIsRefused: a record that this version does not understand is not dropped silently.
 func TestRecordIsRefused(t *testing.T) {
 	t.Parallel()
+	const noRecord = ": want the record of a takeover, as JSON: invalid character"
 	for name, tc := range map[string]struct{ record, want, reset string }{
-		"NoRecord": {"x", ": want the record of a takeover, as JSON: invalid character", ": want the record of a takeover, as JSON: invalid character"},
+		"NoRecord": {"x", noRecord, noRecord},
 		"Unknown":  {`{"flags": ["--dry-run=false"]}`, ` has "--dry-run=false", which this version does not know; --reset goes on without`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

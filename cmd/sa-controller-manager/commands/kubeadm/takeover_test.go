@@ -608,7 +608,7 @@ func TestRefuses(t *testing.T) {
 			signer: true, old: "    volumeMounts:\n", new: "    volumeMounts:\n    - mountPath: /run/sa-controller-manager/\n      name: ca-certs\n",
 			want: "its volumeMounts sa-controller-manager and ca-certs are both at /run/sa-controller-manager",
 		},
-		"Digest":    {old: tag, new: "@sha256:abc", want: "names no version, which decides what is changed; write it beside the digest"},
+		"Digest":    {old: tag, new: "@sha256:abc", want: "names no version, which decides what is changed; write it before the digest"},
 		"Old":       {old: tag, new: ":v1.29.16", want: "v1.29.16 is too old: v1.30 is the oldest"},
 		"OldSigner": {old: tag, new: ":v1.33.9", signer: true, want: "v1.33.9 is too old: v1.34 is the oldest with an external signer"},
 		"OldAndLastStep": {

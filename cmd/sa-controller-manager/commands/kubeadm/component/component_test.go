@@ -276,7 +276,8 @@ func TestGate(t *testing.T) {
 		}
 		f := Files{Name: APIServer, Manifest: bytes.Replace(staticpodtest.Manifest(command), []byte("x:v1.36.3"), []byte("x:"+tc.of), 1)}
 		f.Manifest = bytes.Replace(f.Manifest, []byte("x:kube-apiserver:"), []byte("x:"), 1)
-		const refused = "reads no webhook configurations from files: v1.37 does, v1.36 with --feature-gates=" + staticGate + "=true in its manifest"
+		const refused = "reads no webhook configurations from files: v1.37 does, " +
+			"v1.36 with --feature-gates=" + staticGate + "=true in its manifest"
 		if _, err := f.Takeover(Changes{Files: true}); (err == nil) != tc.on || err != nil && !strings.Contains(err.Error(), refused) {
 			t.Errorf("%s, %s: %v", name, tc.reason, err)
 		}

@@ -82,7 +82,7 @@ func (r Record) Encode() []byte {
 	if len(r.Flags)+len(r.Components) == 0 {
 		return nil
 	}
-	data, _ := json.MarshalIndent(r, "", "  ") // strings and numbers cannot fail
+	data, _ := json.MarshalIndent(r, "", "  ") //nolint:errchkjson // strings and numbers cannot fail
 	return append(data, '\n')
 }
 

@@ -94,6 +94,10 @@ func TestNewFiles(t *testing.T) {
 			reason: "the controllers of this process are needed all the same",
 			pair:   newPair(t, c["a"], start.Add(-40*day), "127.0.0.1"), notYet: "certificate expired at",
 		},
+		"of tomorrow": {
+			reason: "kube-apiserver refuses it, too",
+			pair:   newPair(t, c["a"], start.Add(2*day), "127.0.0.1"), notYet: "certificate is valid from",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

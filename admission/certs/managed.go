@@ -44,7 +44,7 @@ const (
 	// These checks send no requests, so frequent ones are cheap. The longer interval limits the
 	// effect of a clock that jumps.
 	checkDuringChange = 5 * time.Second
-	checkAtRest       = time.Hour
+	checkAtRest       = time.Minute
 
 	maxBackoff = 30 * time.Second
 

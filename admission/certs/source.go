@@ -60,14 +60,18 @@ func (s *Source) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 // without a CA if none is needed. Callers must not modify it.
 func (s *Source) CABundle() []byte { return s.current.Load().bundle }
 
-// Ready returns nil if there is a certificate that has not expired.
+// Ready returns nil if there is a certificate that is valid now.
 func (s *Source) Ready() error {
 	current := s.current.Load()
 	if current.serving == nil {
 		return current.problem
 	}
-	if end := current.serving.Leaf.NotAfter; s.clock.Now().After(end) {
-		return fmt.Errorf("the serving certificate expired at %s", end.UTC().Format(time.RFC3339))
+	leaf, now := current.serving.Leaf, s.clock.Now()
+	if now.Before(leaf.NotBefore) {
+		return fmt.Errorf("the serving certificate is valid from %s on", leaf.NotBefore.UTC().Format(time.RFC3339))
+	}
+	if now.After(leaf.NotAfter) {
+		return fmt.Errorf("the serving certificate expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

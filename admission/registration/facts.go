@@ -4,9 +4,6 @@
 package registration
 
 import (
-	"fmt"
-	"slices"
-
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/manifests"
 )
@@ -57,34 +54,4 @@ func (s Status) Findings() []check.Finding {
 	case Starting, Waiting, Proving, Repairing:
 	}
 	return []check.Finding{fact.Found()}
-}
-
-// Findings returns what is wrong with the configurations of the API. If neither exists, none is wanted there. "webhook
-// register" leaves empty ones where the webhook comes from files; a Pod shows whether it does.
-func Findings(found []Inspected) (findings []check.Finding) {
-	exist := slices.ContainsFunc(found, func(one Inspected) bool { return one.Exists })
-	add := func(fact check.Fact, why string, one Inspected) {
-		finding := fact.Found().Because(fmt.Sprintf(why, one.Kind, Name))
-		if i := slices.IndexFunc(findings, func(f check.Finding) bool { return f.Code == fact.Code }); i >= 0 {
-			findings[i].Why += "; " + finding.Why
-			return
-		}
-		findings = append(findings, finding)
-	}
-	for _, one := range found {
-		switch {
-		case one.Off:
-			add(FactOff, "the annotation "+Annotation+"="+AnnotationOff+" is on the %s %s", one)
-		case one.Entries > 0 && !one.Active:
-			add(FactUnbound, "the %s %s has only what proves that kube-apiserver reaches it", one)
-		case !one.Exists && exist:
-			add(FactUnbound, "there is no %s %s beside the other configuration", one)
-		}
-	}
-	return findings
-}
-
-// Bound reports whether both configurations bind the webhook.
-func Bound(found []Inspected) bool {
-	return len(found) > 0 && !slices.ContainsFunc(found, func(one Inspected) bool { return !one.Active })
 }

@@ -74,17 +74,14 @@ func converted[To, From any](webhooks []From) (result []To) {
 	return result
 }
 
-func (k kind) typeMeta() metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: k.String()}
-}
-
 // typed returns o as what the API and files have.
 func (k kind) typed(o *object) runtime.Object {
+	kind := metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: k.String()}
 	if k == mutating {
-		return &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: k.typeMeta(), ObjectMeta: o.meta, Webhooks: o.entries}
+		return &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: kind, ObjectMeta: o.meta, Webhooks: o.entries}
 	}
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
-		TypeMeta: k.typeMeta(), ObjectMeta: o.meta, Webhooks: converted[admissionregistrationv1.ValidatingWebhook](o.entries),
+		TypeMeta: kind, ObjectMeta: o.meta, Webhooks: converted[admissionregistrationv1.ValidatingWebhook](o.entries),
 	}
 }
 

@@ -149,13 +149,6 @@ func (s Spec) probe(ctx context.Context, client kubernetes.Interface, responder 
 	return false, &failure{error: err, stage: Proving}
 }
 
-// TryPod creates a ProbePod with dryRun. called reports whether the webhook has answered.
-func TryPod(ctx context.Context, client kubernetes.Interface, namespace string) (pod *corev1.Pod, called bool, err error) {
-	id := rand.Text()
-	pod, err = client.CoreV1().Pods(namespace).Create(ctx, ProbePod(id), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	return pod, err == nil && Answered(pod, id), err
-}
-
 // ProbePod returns a TrialPod that every replica answers when it is created with dryRun.
 func ProbePod(id string) *corev1.Pod {
 	pod := TrialPod()
@@ -165,8 +158,7 @@ func ProbePod(id string) *corev1.Pod {
 
 // TrialPod returns a Pod that no reasonable policy refuses: it meets the restricted Pod Security
 // Standard and has the resources that a quota may require. It names no account. It names no user
-// either: the standard does not require one, and SecurityContextDeny refuses it. It is created with
-// dryRun only and never runs.
+// either: the standard does not require one. It is created with dryRun only and never runs.
 func TrialPod() *corev1.Pod {
 	small := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("1m"),

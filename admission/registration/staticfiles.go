@@ -168,8 +168,8 @@ func StaticOffPath(dir string) string { return filepath.Join(dir, staticOffFile)
 // UnregisterStatic removes the files of this host, and keeps them away until RegisterStatic. It needs no
 // API, and no process.
 func UnregisterStatic(dir string) error {
-	// Removing needs no space on the disk.
-	return errors.Join(atomicfile.Write(StaticOffPath(dir), []byte("webhook unregister\n"), 0o644), RemoveStatic(dir))
+	// On a full disk there is room for an empty file.
+	return errors.Join(atomicfile.Write(StaticOffPath(dir), nil, 0o644), RemoveStatic(dir))
 }
 
 // RegisterStatic lets the process of this host write the files again.

@@ -1,12 +1,14 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trial has kube-apiserver create a Pod with dryRun, and says what is wrong with the one that it returns: whether
-// the webhook, the policies or the plugin of kube-apiserver gives a new Pod its account and token.
+// Package trial looks at the webhook from the outside, as commands do. It judges what the API has, has kube-apiserver create
+// a Pod with dryRun, and says what is wrong with the one that it returns: whether the webhook, the policies or the plugin of
+// kube-apiserver gives a new Pod its account and token.
 package trial
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,7 +52,7 @@ var (
 func Run(ctx context.Context, client kubernetes.Interface, namespace string, bound, token bool) (
 	called bool, findings []check.Finding, err error,
 ) {
-	pod, called, err := registration.TryPod(ctx, client, namespace)
+	pod, called, err := Pod(ctx, client, namespace)
 	switch {
 	case registration.Concerns(err):
 		fact := registration.FactUnreachable
@@ -88,4 +90,41 @@ func Run(ctx context.Context, client kubernetes.Interface, namespace string, bou
 	}
 	fact.Code += what
 	return called, []check.Finding{fact.Found("{what}", what)}, nil
+}
+
+// Pod creates a probe Pod with dryRun. called reports whether the webhook has answered.
+func Pod(ctx context.Context, client kubernetes.Interface, namespace string) (pod *corev1.Pod, called bool, err error) {
+	id := rand.Text()
+	pod, err = client.CoreV1().Pods(namespace).Create(ctx, registration.ProbePod(id), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return pod, err == nil && registration.Answered(pod, id), err
+}
+
+// Findings returns what is wrong with the configurations of the API. If neither exists, none is wanted there. "webhook
+// register" leaves empty ones where the webhook comes from files; a Pod shows whether it does.
+func Findings(found []registration.Inspected) (findings []check.Finding) {
+	exist := slices.ContainsFunc(found, func(one registration.Inspected) bool { return one.Exists })
+	add := func(fact check.Fact, why string, one registration.Inspected) {
+		finding := fact.Found().Because(fmt.Sprintf(why, one.Kind, registration.Name))
+		if i := slices.IndexFunc(findings, func(f check.Finding) bool { return f.Code == fact.Code }); i >= 0 {
+			findings[i].Why += "; " + finding.Why
+			return
+		}
+		findings = append(findings, finding)
+	}
+	for _, one := range found {
+		switch {
+		case one.Off:
+			add(registration.FactOff, "the annotation "+registration.Annotation+"="+registration.AnnotationOff+" is on the %s %s", one)
+		case one.Entries > 0 && !one.Active:
+			add(registration.FactUnbound, "the %s %s has only what proves that kube-apiserver reaches it", one)
+		case !one.Exists && exist:
+			add(registration.FactUnbound, "there is no %s %s beside the other configuration", one)
+		}
+	}
+	return findings
+}
+
+// Bound reports whether both configurations bind the webhook.
+func Bound(found []registration.Inspected) bool {
+	return len(found) > 0 && !slices.ContainsFunc(found, func(one registration.Inspected) bool { return !one.Active })
 }

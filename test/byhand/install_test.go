@@ -57,6 +57,7 @@ cat ca.crt >>`+c.ClientCAFile()+` && cat `+c.CAFile()+` >>ca.crt && cp `+c.Signi
 		{"troubleshooting.md", "openssl genrsa "},
 		{"troubleshooting.md", "kubectl patch validatingadmissionpolicybindings"},
 		{"troubleshooting.md", "openssl x509 -noout"},
+		{"troubleshooting.md", "kubectl get pods --all-namespaces --no-headers"},
 		{"upgrade.md", "conf="},
 		{"upgrade.md", "curl -sk "},
 		{"install.md", "bin/sa-controller-manager webhook unregister"},

@@ -17,6 +17,12 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/trial"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
+
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -24,10 +30,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/manifests"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/test/devcluster"
@@ -551,7 +553,7 @@ func TestWithoutUs(t *testing.T) {
 			probe := func(works bool) {
 				t.Helper()
 				for _, namespace := range namespaces[:2] {
-					_, called, err := registration.TryPod(t.Context(), c.client, namespace)
+					_, called, err := trial.Pod(t.Context(), c.client, namespace)
 					if called != works || registration.Concerns(err) == works {
 						t.Errorf("a probe Pod in %s: called %t, %v; want it called: %t", namespace, called, err, works)
 					}

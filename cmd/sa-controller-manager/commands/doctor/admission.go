@@ -28,7 +28,7 @@ func (c *cluster) checkWebhook(ctx context.Context) (check.Result, error) {
 	if err != nil {
 		return check.Result{}, err
 	}
-	bound := registration.Bound(registered)
+	bound := trial.Bound(registered)
 	tried, err := c.trial(ctx)
 	var early []string
 	if bound || tried.called {
@@ -37,7 +37,7 @@ func (c *cluster) checkWebhook(ctx context.Context) (check.Result, error) {
 		err = errors.Join(err, unlisted)
 	}
 	found := check.Result{
-		Findings: slices.Concat(registration.Findings(registered), beforeOurs.Found().About(early), tried.findings), Note: "not registered",
+		Findings: slices.Concat(trial.Findings(registered), beforeOurs.Found().About(early), tried.findings), Note: "not registered",
 	}
 	switch {
 	case bound:
@@ -58,7 +58,7 @@ func (c *cluster) trial(ctx context.Context) (tried, error) {
 	return c.facts.trial.get(ctx, func(ctx context.Context) (one tried, err error) {
 		registered, err := c.registered(ctx)
 		if err == nil {
-			one.called, one.findings, err = trial.Run(ctx, c.Client, c.Namespace, registration.Bound(registered), true)
+			one.called, one.findings, err = trial.Run(ctx, c.Client, c.Namespace, trial.Bound(registered), true)
 		}
 		return one, err
 	})

@@ -11,7 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
@@ -72,5 +72,5 @@ func (c *cluster) checkControlPlane(ctx context.Context) (check.Result, error) {
 	if err != nil {
 		return check.Result{}, fmt.Errorf("list the Pods of kube-system: %w", err)
 	}
-	return component.Findings(pods.Items, registration.Bound(registered), lease, c.Clock.Now()), nil
+	return component.Findings(pods.Items, trial.Bound(registered), lease, c.Clock.Now()), nil
 }

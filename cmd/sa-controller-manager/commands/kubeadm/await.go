@@ -4,7 +4,6 @@
 package kubeadm
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -56,7 +55,8 @@ func (c *Config) runs(name string, command []string) cli.Check {
 	}
 }
 
-// awaitsReady returns nil once the Pod is ready.
+// awaitsReady returns nil once the Pod is ready, and what the kubelet says of a container that waits: its back-off, which
+// counts ends of the same manifest in the last ten minutes, takes up to five minutes.
 func awaitsReady(pod *corev1.Pod) error {
 	ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
 	if pod.DeletionTimestamp != nil || !slices.ContainsFunc(pod.Status.Conditions, ready) {
@@ -71,9 +71,9 @@ func waiting(pod *corev1.Pod) (why string) {
 		if one.State.Waiting == nil {
 			continue
 		}
-		why += fmt.Sprintf("; its container %s waits: %s", one.Name, cmp.Or(one.State.Waiting.Message, one.State.Waiting.Reason))
+		why += fmt.Sprintf(": %s: %s", one.State.Waiting.Reason, one.State.Waiting.Message)
 		if last := one.LastTerminationState.Terminated; last != nil {
-			why += fmt.Sprintf(", after exit code %d", last.ExitCode)
+			why += fmt.Sprintf(" (exit code %d)", last.ExitCode)
 		}
 	}
 	return why

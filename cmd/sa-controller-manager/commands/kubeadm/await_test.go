@@ -35,15 +35,13 @@ func TestChecks(t *testing.T) {
 	isBound := func(c *Config) cli.Check { return c.bound }
 	deleted := mirror(component.APIServer, "n", true, command...)
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x/y"}
-	backOff := mirror(component.APIServer, "n", false, command...)
-	backOff.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name:                 component.APIServer,
-		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: "back-off 2m40s"}},
-		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
-	}}
 	on := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
 	off := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount")
 	bound, switchedOff := clitest.Configurations(nil, 1), map[string]string{registration.Annotation: registration.AnnotationOff}
+	waits := mirror(component.APIServer, "n", false, command...)
+	waits.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+		Reason: "CrashLoopBackOff", Message: "back-off 2m40s restarting failed container",
+	}}}}
 	for name, tc := range map[string]struct {
 		check     func(*Config) cli.Check
 		objects   []runtime.Object
@@ -57,9 +55,9 @@ func TestChecks(t *testing.T) {
 			check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", false, command...)},
 			want: "the Pod kube-apiserver-n is not ready yet",
 		},
-		"BackOff": {
-			check: runs, objects: []runtime.Object{backOff},
-			want: "the Pod kube-apiserver-n is not ready yet; its container kube-apiserver waits: back-off 2m40s, after exit code 1",
+		"BacksOff": {
+			check: runs, objects: []runtime.Object{waits},
+			want: "the Pod kube-apiserver-n is not ready yet: CrashLoopBackOff: back-off 2m40s restarting",
 		},
 		"OnItsLast": {check: runs, objects: []runtime.Object{deleted}, want: "the Pod kube-apiserver-n is not ready yet"},
 		"PluginOn":  {check: pluginOn, objects: []runtime.Object{bound[1], on}},
@@ -87,6 +85,13 @@ func TestChecks(t *testing.T) {
 func TestManagerReady(t *testing.T) {
 	t.Parallel()
 	const exclude = "?exclude=webhook-registration"
+	waits := mirror(manager, "n", false)
+	waits.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason: "RunContainerError", Message: "exec: no such file or directory",
+		}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 128}},
+	}}
 	for name, tc := range map[string]struct {
 		reason   string
 		status   int
@@ -105,6 +110,9 @@ func TestManagerReady(t *testing.T) {
 			status: 200, pod: mirror(manager, "n", true), previous: true, want: "still runs Pod sa-controller-manager-n of the previous manifest",
 		},
 		"NothingListens": {want: "connection refused"},
+		"Waits": {
+			reason: "the kubelet says more", pod: waits, want: "connection refused: RunContainerError: exec: no such file or directory (exit code 128)",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

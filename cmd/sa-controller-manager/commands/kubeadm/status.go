@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/check"
@@ -171,7 +172,7 @@ func (c *Config) askPods(ctx context.Context, s *status) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read the Lease: %w", err)
 	}
-	found := component.Findings(pods.Items, registration.Bound(registered), lease, c.Clock.Now())
+	found := component.Findings(pods.Items, trial.Bound(registered), lease, c.Clock.Now())
 	s.Findings = append(s.Findings, check.WithFlags(found.Findings, adminFlags)...)
 	for i := range pods.Items {
 		server := &pods.Items[i]

@@ -42,7 +42,7 @@ const (
 // else refuses the Pod shows nothing.
 func notCalled(ctx context.Context, client kubernetes.Interface, _ string) error {
 	err := cli.Await{Clock: clock.RealClock{}, Timeout: followDelay}.Until(ctx, func(ctx context.Context) error {
-		_, called, err := registration.TryPod(ctx, client, metav1.NamespaceSystem)
+		_, called, err := trial.Pod(ctx, client, metav1.NamespaceSystem)
 		if registration.Concerns(err) {
 			return fmt.Errorf("kube-apiserver still calls the webhook: %w", err)
 		}
@@ -67,7 +67,7 @@ func calledAgain(ctx context.Context, client kubernetes.Interface, flags string)
 		if err != nil {
 			return err
 		}
-		if err := check.Error(registration.Findings(found), flags); err != nil {
+		if err := check.Error(trial.Findings(found), flags); err != nil {
 			return err
 		}
 		_, findings, err := trial.Run(ctx, client, metav1.NamespaceSystem, true, false)

@@ -73,7 +73,7 @@ func TestInspectReads(t *testing.T) {
 		"two files":        {"", []string{"a", "b"}, nil, "takes one file at most, got 2 arguments"},
 		"unreadable CA": {
 			token, []string{"--jwks=https://localhost", "--published-ca-file=" + testutil.WriteFile(t, "ca", nil)}, nil,
-			"want PEM with at least one certificate",
+			"any valid RSA or ECDSA certificates",
 		},
 	}
 	for name, tc := range cases {

@@ -111,7 +111,7 @@ func TestManagerReady(t *testing.T) {
 		},
 		"NothingListens": {want: "connection refused"},
 		"Waits": {
-			reason: "the kubelet says more", pod: waits, want: "connection refused: RunContainerError: exec: no such file or directory (exit code 128)",
+			reason: "the kubelet says more", pod: waits, want: "refused: RunContainerError: exec: no such file or directory (exit code 128)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

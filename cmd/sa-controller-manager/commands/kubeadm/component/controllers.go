@@ -105,8 +105,8 @@ const oldestMinor = 30
 // supported refuses older versions, and an image that names none: what a takeover does depends on it.
 func supported(image string) error {
 	if version(image) == 0 {
-		return fmt.Errorf("its image %s names no version, which decides what is changed; write it before the digest, as in NAME:v1.37.2@sha256:DIGEST",
-			image)
+		return fmt.Errorf("its image %s names no version, which decides what is changed; write it before the digest, "+
+			"as in NAME:v1.37.2@sha256:DIGEST", image)
 	}
 	return notOlder(image, oldestMinor, "that is supported")
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
@@ -36,8 +35,6 @@ type StaticPodOptions struct {
 	// HostBinary is the path on the node of a static binary, which is run instead of the
 	// image's; empty runs the image's.
 	HostBinary string
-	// Record is the value of RecordAnnotation; empty leaves it out.
-	Record string
 	// TokenSecrets is "manual" or "auto"; empty is manual.
 	TokenSecrets string
 	// Signer shares SignerDirectory with kube-apiserver. Flags are for Args.
@@ -62,9 +59,6 @@ type StaticPodOptions struct {
 
 // pkiDirectory is mounted in any case.
 const pkiDirectory = "/etc/kubernetes/pki"
-
-// RecordAnnotation has the flags of the takeover that made the manifest, for later ones.
-const RecordAnnotation = "sa-controller-manager/takeover"
 
 const (
 	// SignerDirectory is on the node and, shared, in the static pods of kube-apiserver and
@@ -159,9 +153,6 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 		if volume := &pod.Spec.Volumes[i]; volume.Name == "binary" {
 			volume.HostPath.Path = o.HostBinary
 		}
-	}
-	if o.Record != "" {
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, RecordAnnotation, o.Record)
 	}
 	if o.Signer {
 		shareDirectory(pod, "signer", SignerDirectory)

@@ -26,9 +26,9 @@ import (
 
 const ownManifest = "/etc/kubernetes/manifests/sa-controller-manager.yaml"
 
-// withoutDeadUs takes over with the flags and breaks our process in several ways. Each time the handback
+// withoutDeadUs takes over and breaks our process in several ways. Each time the handback
 // restores the manifests, and the API accepts the tokens of new Pods.
-func (c *cluster) withoutDeadUs(t *testing.T, flags ...string) {
+func (c *cluster) withoutDeadUs(t *testing.T) {
 	t.Helper()
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	before := c.controlPlaneManifests(t)
@@ -50,7 +50,7 @@ func (c *cluster) withoutDeadUs(t *testing.T, flags ...string) {
 	} {
 		whole := t.Run(tc.name, func(t *testing.T) {
 			c.installProduct(t)
-			c.product(t, append([]string{"kubeadm", "takeover"}, flags...)...)
+			c.product(t, "kubeadm", "takeover")
 			taken := c.controlPlaneManifests(t)
 			tc.breaks(t)
 			c.awaitRefusal(t)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -33,15 +34,15 @@ kubectl --namespace kube-system get leases,secrets,configmaps --output name | gr
 // TestStaticTakeover takes over and hands back while Pods are created, uses the cluster in between, and then
 // breaks our process in several ways.
 func TestStaticTakeover(t *testing.T) {
-	c := create(t, stock(t, 1))
-	var flags []string
-	if c.minor(t) < 37 {
-		flags = []string{"--static-registration"}
+	config := stock(t, 1)
+	if strings.Contains(os.Getenv("KIND_NODE_IMAGE"), ":v1.36.") { // there it is alpha
+		config += "featureGates: {ManifestBasedAdmissionControlConfig: true}\n"
 	}
+	c := create(t, config)
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	usual := c.outageOfAnEdit(t)
 	before, untouched := c.controlPlaneManifests(t), c.versions(t)
-	took := c.underTraffic(t, "during-takeover", func() { t.Log(c.product(t, append([]string{"kubeadm", "takeover"}, flags...)...)) })
+	took := c.underTraffic(t, "during-takeover", func() { t.Log(c.product(t, "kubeadm", "takeover")) })
 	within(t, "takeover", took, 2, usual) // to read files, and to lose the plugin
 	now := c.versions(t)
 	maps.DeleteFunc(now, func(name, _ string) bool { return untouched[name] == "" })
@@ -58,7 +59,7 @@ func TestStaticTakeover(t *testing.T) {
 	testutil.Check(t, "after an upgrade with our patches", taken, c.controlPlaneManifests(t))
 	within(t, "handback", c.underTraffic(t, "during-handback", func() { t.Log(c.product(t, "kubeadm", "handback")) }), 1, usual)
 	c.checkHandedBack(t, before, "handed-back")
-	c.withoutDeadUs(t, flags...)
+	c.withoutDeadUs(t)
 }
 
 // healsWithoutUs rolls CoreDNS and a Deployment of an account default out while our process is away: kube-apiserver

@@ -8,17 +8,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	policyconfigv1 "k8s.io/apiserver/pkg/admission/plugin/policy/config/apis/policyconfig/v1"
-	webhookconfig "k8s.io/apiserver/pkg/admission/plugin/webhook/config"
-	webhookadmissionv1 "k8s.io/apiserver/pkg/admission/plugin/webhook/config/apis/webhookadmission/v1"
-	"k8s.io/apiserver/pkg/apis/apiserver"
-	"k8s.io/apiserver/pkg/apis/apiserver/install"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
 
@@ -28,7 +23,13 @@ import (
 	"sa-controller-manager/manifests"
 )
 
-const copyHead = "# Written by sa-controller-manager kubeadm takeover, for kube-apiserver.\n"
+const (
+	copyHead = "# Written by sa-controller-manager kubeadm takeover, for kube-apiserver.\n"
+
+	// policyPlugin reads the policy that names the account of Pods.
+	policyPlugin       = "MutatingAdmissionPolicy"
+	staticManifestsDir = "staticManifestsDir"
+)
 
 // source reads one of the operator's files as kube-apiserver sees them.
 func (c *Config) source(m *staticpod.Manifest, file string) ([]byte, error) {
@@ -62,105 +63,68 @@ func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
 	if err := m.Understands(component.AdmissionConfigFlag); err != nil {
 		return nil, err
 	}
+	var config apiserverv1.AdmissionConfiguration // earlier versions have the same fields
 	file := m.Command().Last(component.AdmissionConfigFlag)
-	var plugins []plugin
 	if file != "" {
 		data, err := c.source(m, file)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = yaml.UnmarshalStrict(data, &config)
 		}
-		if plugins, err = pluginsOf(data); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
+		if config.Kind != "AdmissionConfiguration" {
+			return nil, fmt.Errorf("%s: it is a %q, want an AdmissionConfiguration", file, config.Kind)
+		}
 	}
-	for i := range plugins {
-		if p := &plugins[i].Path; *p != "" && !path.IsAbs(*p) {
+	config.SetGroupVersionKind(apiserverv1.SchemeGroupVersion.WithKind("AdmissionConfiguration"))
+	for i := range config.Plugins {
+		if p := &config.Plugins[i].Path; *p != "" && !path.IsAbs(*p) {
 			*p = path.Join(path.Dir(file), *p)
 		}
 	}
 	directories := registration.StaticDirs(manifests.StaticDirectory)
 	for i, name := range append(component.WebhookPlugins(), policyPlugin) {
-		var err error
-		if plugins, err = c.extend(m, plugins, name, directories[i]); err != nil {
+		if err := c.extend(m, &config, name, directories[i]); err != nil {
 			return nil, fmt.Errorf("%s: plugin %s: %w", file, name, err)
 		}
 	}
-	made := apiserverv1.AdmissionConfiguration{}
-	made.SetGroupVersionKind(apiserverv1.SchemeGroupVersion.WithKind("AdmissionConfiguration"))
-	for _, one := range plugins {
-		made.Plugins = append(made.Plugins, apiserverv1.AdmissionPluginConfiguration(one))
-	}
-	content, err := yaml.Marshal(made)
-	if err != nil {
-		return nil, fmt.Errorf("encode the copy: %w", err)
-	}
-	return append([]byte(copyHead), content...), nil
+	content, err := yaml.Marshal(config)
+	return append([]byte(copyHead), content...), err
 }
-
-// pluginsOf reads a file as kube-apiserver does, which refuses unknown fields.
-func pluginsOf(data []byte) ([]plugin, error) {
-	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	decoded, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), data)
-	if err != nil {
-		return nil, err
-	}
-	config, ok := decoded.(*apiserver.AdmissionConfiguration)
-	if !ok {
-		return nil, fmt.Errorf("it is a %T, want an AdmissionConfiguration", decoded)
-	}
-	return config.Plugins, nil
-}
-
-type plugin = apiserver.AdmissionPluginConfiguration
-
-// policyPlugin reads the policy that names the account of Pods.
-const policyPlugin = "MutatingAdmissionPolicy"
 
 // extend gives a plugin our directory. kube-apiserver reads the first entry of a plugin.
-func (c *Config) extend(m *staticpod.Manifest, plugins []plugin, name, directory string) ([]plugin, error) {
-	i := slices.IndexFunc(plugins, func(p plugin) bool { return p.Name == name })
+func (c *Config) extend(m *staticpod.Manifest, config *apiserverv1.AdmissionConfiguration, name, directory string) error {
+	i := slices.IndexFunc(config.Plugins, func(p apiserverv1.AdmissionPluginConfiguration) bool { return p.Name == name })
 	if i < 0 {
-		i = len(plugins)
-		plugins = append(plugins, plugin{Name: name})
+		i = len(config.Plugins)
+		config.Plugins = append(config.Plugins, apiserverv1.AdmissionPluginConfiguration{Name: name})
 	}
+	plugin := &config.Plugins[i]
 	var own []byte
-	var err error
-	if plugins[i].Configuration != nil {
-		own = plugins[i].Configuration.Raw
-	} else if plugins[i].Path != "" {
-		if own, err = c.source(m, plugins[i].Path); err != nil {
-			return nil, err
+	if plugin.Configuration != nil {
+		own = plugin.Configuration.Raw
+	} else if plugin.Path != "" {
+		var err error
+		if own, err = c.source(m, plugin.Path); err != nil {
+			return err
 		}
 	}
-	made := webhookadmissionv1.WebhookAdmission{StaticManifestsDir: directory}
-	made.SetGroupVersionKind(webhookadmissionv1.SchemeGroupVersion.WithKind("WebhookAdmissionConfiguration"))
-	if len(own) > 0 {
-		var has webhookadmissionv1.WebhookAdmission
-		if err := yaml.Unmarshal(own, &has); err != nil {
-			return nil, err
-		}
-		if has.StaticManifestsDir != "" {
-			return nil, fmt.Errorf("it has staticManifestsDir: %s already, and kube-apiserver reads one; docs/static-registration.md has "+
-				"what to do by hand; --extra-arg=--webhook-registration=url uses none", has.StaticManifestsDir)
-		}
+	var has map[string]any
+	if err := yaml.Unmarshal(own, &has); err != nil {
+		return err
 	}
-	if len(own) > 0 && name != policyPlugin {
-		loaded, err := webhookconfig.LoadConfig(bytes.NewReader(own))
-		if err != nil {
-			return nil, err
-		}
-		made.KubeConfigFile = loaded.KubeConfigFile
+	if other := has[staticManifestsDir]; other != nil && other != "" {
+		return fmt.Errorf("it has %s: %v already, and kube-apiserver reads one; docs/static-registration.md has what to do by hand; "+
+			"--extra-arg=--webhook-registration=url uses none", staticManifestsDir, other)
 	}
-	raw, err := json.Marshal(made)
-	if name == policyPlugin { // which knows that field alone
-		policies := policyconfigv1.MutatingAdmissionPolicyConfiguration{StaticManifestsDir: directory}
-		policies.SetGroupVersionKind(policyconfigv1.SchemeGroupVersion.WithKind(policyPlugin + "Configuration"))
-		raw, err = json.Marshal(policies)
+	settings := map[string]any{"apiVersion": apiserverv1.SchemeGroupVersion.String(), "kind": "WebhookAdmissionConfiguration"}
+	if name == policyPlugin {
+		settings["kind"] = policyPlugin + "Configuration"
 	}
-	if err != nil {
-		return nil, fmt.Errorf("encode its configuration: %w", err)
-	}
-	plugins[i].Path, plugins[i].Configuration = "", &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}
-	return plugins, nil
+	maps.Copy(settings, has)
+	settings[staticManifestsDir] = directory
+	raw, err := json.Marshal(settings)
+	plugin.Path, plugin.Configuration = "", &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}
+	return err
 }

@@ -23,7 +23,6 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/manifests"
 )
 
 // await runs the checks in order. Each has the timeout of a step. A permanent error stays one.
@@ -61,15 +60,23 @@ func (c *Config) runs(name string, command []string) cli.Check {
 func awaitsReady(pod *corev1.Pod) error {
 	ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
 	if pod.DeletionTimestamp != nil || !slices.ContainsFunc(pod.Status.Conditions, ready) {
-		why := ""
-		for _, c := range pod.Status.ContainerStatuses {
-			if c.State.Waiting != nil {
-				why = fmt.Sprintf(": %s: %s", c.State.Waiting.Reason, c.State.Waiting.Message)
-			}
-		}
-		return fmt.Errorf("the Pod %s is not ready yet%s", pod.Name, why)
+		return fmt.Errorf("the Pod %s is not ready yet%s", pod.Name, waiting(pod))
 	}
 	return nil
+}
+
+// waiting returns what the kubelet says of containers that do not run, such as how long it will not restart them.
+func waiting(pod *corev1.Pod) (why string) {
+	for _, one := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if one.State.Waiting == nil {
+			continue
+		}
+		why += fmt.Sprintf(": %s: %s", one.State.Waiting.Reason, one.State.Waiting.Message)
+		if last := one.LastTerminationState.Terminated; last != nil {
+			why += fmt.Sprintf(" (exit code %d)", last.ExitCode)
+		}
+	}
+	return why
 }
 
 // registrationCheck is the name of the check of /readyz that passes once kube-apiserver calls our webhook.
@@ -84,8 +91,10 @@ func (c *Config) managerReady(d *desired, query string) cli.Check {
 		if err == nil && !isOf(pod, d.manifest) {
 			return fmt.Errorf("the kubelet still runs Pod %s of the previous manifest", pod.Name)
 		}
-		if err := healthy(ctx, port, query); err != nil {
-			return err
+		if unhealthy := healthy(ctx, port, query); unhealthy != nil && err == nil {
+			return fmt.Errorf("%w%s", unhealthy, waiting(pod))
+		} else if unhealthy != nil {
+			return unhealthy
 		}
 		if err != nil || query != "" {
 			return err
@@ -98,8 +107,7 @@ func (c *Config) managerReady(d *desired, query string) cli.Check {
 // because the kubelet's own hash depends on the kubelet's version.
 func isOf(pod *corev1.Pod, manifest []byte) bool {
 	var wanted corev1.Pod
-	if yaml.Unmarshal(manifest, &wanted) != nil || len(wanted.Spec.Containers) != len(pod.Spec.Containers) ||
-		pod.Annotations[manifests.RecordAnnotation] != wanted.Annotations[manifests.RecordAnnotation] {
+	if yaml.Unmarshal(manifest, &wanted) != nil || len(wanted.Spec.Containers) != len(pod.Spec.Containers) {
 		return false
 	}
 	for i, want := range wanted.Spec.Containers {

@@ -85,6 +85,13 @@ func TestChecks(t *testing.T) {
 func TestManagerReady(t *testing.T) {
 	t.Parallel()
 	const exclude = "?exclude=webhook-registration"
+	waits := mirror(manager, "n", false)
+	waits.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason: "RunContainerError", Message: "exec: no such file or directory",
+		}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 128}},
+	}}
 	for name, tc := range map[string]struct {
 		reason   string
 		status   int
@@ -103,6 +110,9 @@ func TestManagerReady(t *testing.T) {
 			status: 200, pod: mirror(manager, "n", true), previous: true, want: "still runs Pod sa-controller-manager-n of the previous manifest",
 		},
 		"NothingListens": {want: "connection refused"},
+		"Waits": {
+			reason: "the kubelet says more", pod: waits, want: "refused: RunContainerError: exec: no such file or directory (exit code 128)",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -42,9 +42,10 @@ type Config struct {
 	// SkipKeyCheck hands back although the key files lack keys that are in use.
 	SkipKeyCheck bool
 	// AcceptFlags are flags of kube-controller-manager that a takeover leaves out instead of
-	// refusing them. Kept are the flags that this one has from the last takeover, and Reset drops those.
+	// refusing them. Given are all flags to record. Kept are those among them that this one has from the last takeover, and
+	// Reset drops those.
 	AcceptFlags []string
-	Kept        []string
+	Given, Kept []string
 	Reset       bool
 	// Steps are the steps to run; all if empty.
 	Steps []string

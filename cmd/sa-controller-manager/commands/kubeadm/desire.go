@@ -8,7 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -69,10 +69,10 @@ func (c *Config) desire(o *observed) (*desired, error) {
 	}
 	d.changes = c.changes(o, d.mode)
 	own := o.current
-	if _, recorded := o.record[component.ControllerManager]; recorded {
+	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
 		own = nil
 	}
-	d.kcm = component.Carry(kcm, own, slices.Concat(c.AcceptFlags, staticpod.Command(c.Kept).All(acceptFlag)))
+	d.kcm = component.Carry(kcm, own, c.AcceptFlags)
 	if d.manifest, d.own = o.manager, o.current; d.written {
 		if err := c.render(o, d, api); err != nil {
 			return nil, err
@@ -117,7 +117,7 @@ func (c *Config) changes(o *observed, mode registration.Mode) component.Changes 
 	// Where an upgrade without our patches gave kube-apiserver its key files back, these may have missed a rotation.
 	signs := c.ExternalSigner || !c.Reset && o.current.Last(ownSocketFlag) == manifests.SignerSocket || o.apiServer().Signs()
 	return component.Changes{
-		Plugin: mode != registration.None, Files: mode == registration.Static, Signer: signs, Running: o.running,
+		Plugin: mode != registration.None, Files: mode == registration.Static, Signer: signs,
 	}
 }
 
@@ -134,7 +134,7 @@ func (c *Config) keepsMode(o *observed) (registration.Mode, bool) {
 // needs nothing of other nodes, and otherwise by the loopback URL of this node, which no other
 // kube-apiserver could call.
 func (c *Config) chooseMode(o *observed, d *desired, m *staticpod.Manifest) error {
-	before, unasked := o.mode(), o.readsFilesUnasked(m)
+	before, unasked := o.mode(), component.FilesUnasked(m.Image(), m.Command())
 	switch mode, kept := c.keepsMode(o); {
 	case kept:
 		d.mode = mode
@@ -153,15 +153,13 @@ func (c *Config) chooseMode(o *observed, d *desired, m *staticpod.Manifest) erro
 	case d.mode == registration.URL && unasked:
 		d.note = "The webhook stays in the API, by URL. For files, which no client of the API can delete: kubeadm handback, then " +
 			"kubeadm takeover."
-	case d.mode == registration.URL && !o.asked && o.manager == nil && !component.HasVersion(m.Image()):
-		d.note += " Its image names no version, and it did not answer: from v1.37 on it reads our webhook from files."
 	}
 	return nil
 }
 
 // alone leaves kube-apiserver its plugin if there are several. A dry run may have no API server to ask.
 func alone(o *observed) (registration.Mode, string) {
-	const version = "it reads no webhook from files (v1.37 does; v1.36 with --static-registration)"
+	const version = "it reads no webhook from files (v1.37 does)"
 	if !o.asked {
 		return registration.URL, "If another kube-apiserver runs, this one keeps its ServiceAccount plugin: " + version + "."
 	}
@@ -174,7 +172,7 @@ func alone(o *observed) (registration.Mode, string) {
 
 // render makes our manifest from the other two.
 func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error {
-	if err := d.kcm.Refusal(c.AcceptFlags); err != nil {
+	if err := d.kcm.Refusal(); err != nil {
 		if c.DryRun {
 			d.kcm.Table(c.Out, nil)
 		}
@@ -226,6 +224,9 @@ func (c *Config) ofAPIServer(o *observed, d *desired, m *staticpod.Manifest, pod
 	}
 	pod.StaticRegistration, pod.Signer = d.fromFiles(), d.changes.Signer
 	pod.Carried = append(pod.Carried, component.Assign(registrationFlag, string(cmp.Or(d.mode, registration.URL))))
+	if limit := inFlight(m.Command()); limit > options.New().Webhook.MaxInFlight {
+		pod.Carried = append(pod.Carried, component.Assign("webhook-max-in-flight", strconv.Itoa(limit)))
+	}
 	if !d.changes.Signer {
 		return nil
 	}
@@ -235,6 +236,18 @@ func (c *Config) ofAPIServer(o *observed, d *desired, m *staticpod.Manifest, pod
 	}
 	pod.Args, pod.Files = args, append(pod.Files, files...)
 	return nil
+}
+
+// inFlight returns how many requests kube-apiserver may have in flight. With fewer our webhook would refuse Pods of a burst.
+func inFlight(server staticpod.Command) (limit int) {
+	defaults := map[string]int{"max-requests-inflight": 400, "max-mutating-requests-inflight": 200}
+	for flag, otherwise := range defaults {
+		if n, err := strconv.Atoi(server.Last(flag)); err == nil {
+			otherwise = n
+		}
+		limit += otherwise
+	}
+	return limit
 }
 
 // checkKeyRing refuses to rewrite our manifest without its key ring, as with --reset: the process would sign

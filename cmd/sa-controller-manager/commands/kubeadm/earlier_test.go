@@ -9,6 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/admission/registration"
 )
@@ -37,7 +38,7 @@ func TestEarlier(t *testing.T) {
 		registration.None:   "",
 	} {
 		p := newControlPlane(t, "v1.37")
-		p.config.Client, p.config.Registration = ofVersion("v1.37.2", policy, webhook), mode
+		p.config.Client, p.config.Registration = fake.NewClientset(policy, webhook), mode
 		steps := p.steps(t, takeover)
 		notes := strings.Join(steps[len(steps)-1].notes, "\n")
 		if got := strings.Contains(notes, "These change Pods before"); got != (want != "") || !strings.Contains(notes, want) {

@@ -65,7 +65,7 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 		guards: []cli.Check{
 			c.unused, func(ctx context.Context) error { return registration.IsInactive(ctx, c.Client) }, c.isNode(o),
 		},
-		writes: nodefile.Append(nil, c.manifest(manager), o.manager, nil),
+		writes: append(nodefile.Append(nil, c.manifest(manager), o.manager, nil), w.next(component.Record{Components: w.record.Components})...),
 		waits:  []cli.Check{c.managerGone(o), c.deleteRegistration, c.unrestricted, c.forgetRing},
 	}}
 	for _, one := range rest {
@@ -116,9 +116,8 @@ func (w *written) givesBack(s *step, o *observed) error {
 			s.writes = nodefile.Append(s.writes, c.onNode(component.AdmissionConfigFile), o.copied, nil)
 		}
 	}
-	record, err := w.next(after)
-	s.writes = append(s.writes, record...)
-	return err
+	s.writes = append(s.writes, w.next(w.record.With(after.Name, after.Taken))...)
+	return nil
 }
 
 // ownIsGone says what is compared with the key files if our manifest is gone.

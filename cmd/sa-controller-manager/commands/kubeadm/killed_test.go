@@ -31,7 +31,9 @@ func (p *controlPlane) writeFirst(t *testing.T, way way, n int) (all int) {
 // byte for byte, also where a person has edited them in between or a takeover was before.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	everything := func(c *Config) { c.Registration, c.ExternalSigner, c.Rewrite = registration.Static, true, true }
+	everything := func(c *Config) {
+		c.Registration, c.ExternalSigner, c.Rewrite, c.Given = registration.Static, true, true, []string{"--accept-flag=a"}
+	}
 	edited := func(t *testing.T, p *controlPlane) {
 		p.change(t, component.APIServer, "--allow-privileged=true", "--allow-privileged=false")
 		p.change(t, component.ControllerManager, "--cluster-name=kind", "--cluster-name=other")

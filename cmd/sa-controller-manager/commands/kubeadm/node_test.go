@@ -16,10 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	apimachineryversion "k8s.io/apimachinery/pkg/version"
-	fakediscovery "k8s.io/client-go/discovery/fake"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 
@@ -222,13 +218,6 @@ func (p *controlPlane) refuses(t *testing.T, reason string, way func(context.Con
 	before := p.files(t)
 	wantError(t, reason, way(t.Context(), p.config), want)
 	testutil.Check(t, reason+": files", before, p.files(t))
-}
-
-// ofVersion is a kube-apiserver that says that it is of a version.
-func ofVersion(version string, objects ...runtime.Object) *fake.Clientset {
-	client := fake.NewClientset(objects...)
-	client.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &apimachineryversion.Info{GitVersion: version}
-	return client
 }
 
 func mirror(component, node string, isReady bool, command ...string) *corev1.Pod {

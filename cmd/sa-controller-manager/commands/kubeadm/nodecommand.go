@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,7 +26,6 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
@@ -234,7 +234,7 @@ func adminClient(file string) (client kubernetes.Interface, cluster string, err 
 }
 
 func newTakeoverCommand(p podFlags) *cobra.Command {
-	f, static := newNodeFlags(StepManager, StepControllerManager, StepAPIServer), false
+	f := newNodeFlags(StepManager, StepControllerManager, StepAPIServer)
 	cmd := &cobra.Command{
 		Use:     "takeover",
 		Short:   "Take over from kube-controller-manager and kube-apiserver on this node",
@@ -242,31 +242,29 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 		Example: takeoverExamples,
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for i, name := range f.AcceptFlags {
-				f.AcceptFlags[i] = staticpod.FlagName(name)
-			}
-			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || static || f.Reset
-			return f.locked(func() error { return f.takeOver(cmd, &p, static) })
+			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || f.Reset
+			return f.locked(func() error { return f.takeOver(cmd, &p) })
 		},
 	}
 	f.addTo(cmd)
-	p.addTo(cmd.Flags())
-	cmd.Flags().BoolVar(&f.Reset, "reset", f.Reset, "Keep nothing of the last takeover but what the manifests of the two components ask for. "+
-		"Implies --rewrite. --dry-run shows what goes.")
-	cmd.Flags().StringArrayVar(&f.AcceptFlags, acceptFlag, f.AcceptFlags,
-		"`name` of a flag of kube-controller-manager to leave out instead of refusing it. May be given more than once. "+
-			"--dry-run shows which flags are refused and accepted.")
-	cmd.Flags().BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
-		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: "+
-			"replaces its key flags by --service-account-signing-endpoint. Implies --rewrite.")
-	cmd.Flags().BoolVar(&static, staticFlag, static,
-		"Have kube-apiserver v1.36 read our webhook from files of this node too, by an alpha feature gate. v1.37 and newer do without this. "+
-			"Implies --rewrite.")
+	f.addTakeover(cmd.Flags(), &p)
 	return cmd
 }
 
+func (f *nodeFlags) addTakeover(fs *pflag.FlagSet, p *podFlags) {
+	p.addTo(fs)
+	fs.BoolVar(&f.Reset, "reset", f.Reset, "Keep nothing of the last takeover but what the manifests of the two components ask for. "+
+		"Implies --rewrite. --dry-run shows what goes.")
+	fs.StringArrayVar(&f.AcceptFlags, acceptFlag, f.AcceptFlags,
+		"`name` of a flag of kube-controller-manager to leave out instead of refusing it. May be given more than once. "+
+			"--dry-run shows which flags are refused and accepted.")
+	fs.BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
+		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: "+
+			"replaces its key flags by --service-account-signing-endpoint. Implies --rewrite.")
+}
+
 // takeOver reads what the last takeover has recorded, and takes over.
-func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags, static bool) error {
+func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags) error {
 	if err := f.keep(cmd.Flags(), p); err != nil {
 		return err
 	}
@@ -277,12 +275,7 @@ func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags, static bool) error
 	if p.image == "" {
 		f.Binary = p.binary
 	}
-	f.Registration = p.registration()
-	if static && f.Registration != "" && f.Registration != registration.Static {
-		return fmt.Errorf("--static-registration contradicts --extra-arg=%s", component.Assign(registrationFlag, string(f.Registration)))
-	} else if static {
-		f.Registration = registration.Static
-	}
+	f.Registration = registration.Mode(staticpod.Command(p.extraArgs).Last(registrationFlag))
 	return f.run(cmd, Takeover)
 }
 

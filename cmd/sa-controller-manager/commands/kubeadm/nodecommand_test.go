@@ -4,7 +4,6 @@
 package kubeadm
 
 import (
-	"cmp"
 	"os"
 	"regexp"
 	"slices"
@@ -17,7 +16,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -38,7 +36,7 @@ func newTakeoverNode(t *testing.T) *controlPlane {
 	t.Helper()
 	p := newControlPlane(t, "v1.37")
 	for _, name := range []string{"sa-controller-manager", "new"} {
-		p.write(t, "../../opt/"+name, staticpodtest.Program(false))
+		p.write(t, "../../opt/"+name, nil)
 		testutil.Must(t, os.Chmod(p.located("ROOT/opt/"+name), 0o700))
 	}
 	return p
@@ -78,9 +76,7 @@ func TestTakeoverCommand(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		kcm    []string // further flags of kube-controller-manager
-		file   string   // of the node, with data, nil for none
-		data   []byte
-		mode   os.FileMode
+		file   string   // of the node, that is missing
 		args   []string
 		stdout []string // what it prints
 		mounts []string // further directories that our Pod mounts
@@ -146,14 +142,15 @@ func TestTakeoverCommand(t *testing.T) {
 		},
 		"NotRefused": {
 			args: []string{"--accept-flag=leader-elect"}, stdout: []string{"--leader-elect true - not needed here "},
-			want: "Error: --accept-flag=leader-elect: no flag of kube-controller-manager is refused under this name\n",
+		},
+		"TokenSecrets": {
+			reason: "it has a flag here", args: []string{"--extra-arg=--token-secrets=auto"},
+			want: "Error: --extra-arg \"--token-secrets=auto\" is a flag of this command itself",
 		},
 
 		"NoKey":    {file: sa, want: "Error: our --service-account-private-key-file: open ROOT" + sa + ": "},
 		"NoRootCA": {file: ca, want: "Error: our --root-ca-file: open ROOT" + ca + ": no such file"},
-		"NotExecutable": {
-			file: binary, data: staticpodtest.Program(false), mode: 0o600, want: "Error: --binary ROOT" + binary + ": it is not executable",
-		},
+		"NoBinary": {file: binary, want: "Error: --binary: lstat ROOT" + binary + ": no such file"},
 		"NoWorkers": {
 			kcm: []string{"--concurrent-serviceaccount-token-syncs=0"}, want: carried + "--concurrent-serviceaccount-token-syncs 0 must be",
 		},
@@ -166,9 +163,6 @@ func TestTakeoverCommand(t *testing.T) {
 			writeFiles(t, p.located("ROOT/etc/corp"))
 			if tc.file != "" {
 				testutil.Must(t, os.Remove(p.located("ROOT"+tc.file)))
-			}
-			if tc.data != nil {
-				testutil.Must(t, os.WriteFile(p.located("ROOT"+tc.file), tc.data, cmp.Or(tc.mode, 0o755)))
 			}
 			for _, flag := range tc.kcm {
 				p.change(t, component.ControllerManager, "    image:", "    - "+flag+"\n    image:")

@@ -4,7 +4,6 @@
 package kubeadm
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -29,10 +28,9 @@ type observed struct {
 	// copied is the admission configuration that a takeover has made for kube-apiserver.
 	copied []byte
 
-	// Of kube-apiserver, if a takeover could ask it: its version, if its image names none, and the hosts of all.
-	asked   bool
-	running string
-	hosts   []string
+	// Of kube-apiserver, if a takeover could ask it: the hosts of all.
+	asked bool
+	hosts []string
 	// earlier are what changes Pods before a webhook of ours from files, and byURL one of the API.
 	earlier, byURL []string
 }
@@ -71,7 +69,7 @@ func (c *Config) componentFiles(name string, record component.Record) (f compone
 	if f.Patch, err = nodefile.Read(c.patch(name)); err != nil {
 		return f, err
 	}
-	if taken, ok := record[name]; ok {
+	if taken, ok := record.Components[name]; ok {
 		f.Taken = &taken
 	}
 	// A handback of kube-apiserver alone works without the manifest of kube-controller-manager.
@@ -94,20 +92,12 @@ func (c *Config) observeServer(ctx context.Context, o *observed) error {
 	if err != nil {
 		return c.damaged(component.APIServer, err)
 	}
-	// An image may be named by its digest, or have a tag of the operator's own.
-	if !component.HasVersion(m.Image()) {
-		running, err := c.Client.Discovery().ServerVersion()
-		if err != nil {
-			return fmt.Errorf("ask kube-apiserver for its version: %w", err)
-		}
-		o.running = running.GitVersion
-	}
 	for fromFiles, early := range map[bool]*[]string{true: &o.earlier, false: &o.byURL} {
 		if *early, err = earlier.Changers(ctx, c.Client, fromFiles); err != nil {
 			*early = []string{"unknown, " + err.Error()} // a note, and nothing depends on it
 		}
 	}
-	if _, kept := c.keepsMode(o); kept || o.readsFilesUnasked(m) {
+	if _, kept := c.keepsMode(o); kept || component.FilesUnasked(m.Image(), m.Command()) {
 		return nil
 	}
 	o.hosts, err = apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
@@ -124,11 +114,6 @@ func (c *Config) damaged(name string, err error) error {
 
 // apiServer has the files of kube-apiserver.
 func (o *observed) apiServer() component.Files { return o.files[component.APIServer] }
-
-// readsFilesUnasked reports whether kube-apiserver reads webhooks from files without a feature gate of ours.
-func (o *observed) readsFilesUnasked(m *staticpod.Manifest) bool {
-	return component.FilesUnasked(cmp.Or(o.running, m.Image()), m.Command())
-}
 
 // mode is how kube-apiserver learns of our webhook now, "" if that is not known.
 func (o *observed) mode() registration.Mode {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -34,7 +33,6 @@ type podFlags struct {
 	tokenSecrets  string
 	extraArgs     []string
 	rewrite       bool
-	record        string // of the flags, for later takeovers
 }
 
 func newPodFlags() podFlags {
@@ -56,7 +54,7 @@ func (p *podFlags) addTo(fs *pflag.FlagSet) {
 		"that our manifest has anyway: --service-account-private-key-file= removes the key file. A file that it names is mounted. "+
 		"May be given more than once.")
 	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Replace our manifest if it exists. Implied by --binary, --image, --token-secrets, "+
-		"--extra-arg, --external-signer, --static-registration and --reset. It keeps what the last takeover was given and this one is not.")
+		"--extra-arg, --external-signer and --reset. It keeps what the last takeover was given and this one is not.")
 }
 
 // given reports whether an existing manifest is to be replaced.
@@ -73,16 +71,13 @@ func (p *podFlags) validate() []error {
 	for _, arg := range p.extraArgs {
 		if len(arg) < 3 || arg[:2] != "--" {
 			found.Add(extraArgFlag, arg, "must be a flag, --name=value")
+		} else if flagOf(arg) == tokenSecretsFlag {
+			found.Add(extraArgFlag, arg, "is a flag of this command itself")
 		} else if _, err := filesOf(arg); err != nil {
 			found.Add(extraArgFlag, arg, err.Error())
 		}
 	}
 	return found
-}
-
-// registration returns the mode that the flags ask for, "" if they ask for none.
-func (p *podFlags) registration() registration.Mode {
-	return registration.Mode(staticpod.Command(p.extraArgs).Last(registrationFlag))
 }
 
 // filesOf returns the files that a flag of our process names. The placeholder of the value in the help
@@ -120,7 +115,7 @@ func filesOf(arg string) ([]string, error) {
 
 // complete adds the flags of this call to the options of our manifest, and returns the flags of our process.
 func (p *podFlags) complete(o *manifests.StaticPodOptions) ([]string, error) {
-	o.HostBinary, o.TokenSecrets, o.Record = p.binary, p.tokenSecrets, p.record
+	o.HostBinary, o.TokenSecrets = p.binary, p.tokenSecrets
 	o.Args = append(o.Args, p.extraArgs...)
 	for _, arg := range p.extraArgs {
 		files, err := filesOf(arg)

@@ -82,9 +82,6 @@ func (c *Config) checkBinary(ctx context.Context) error {
 		return fmt.Errorf("--binary %s: %s; it must survive a reboot and be writable by root only: "+
 			"install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s", c.Binary, why, c.Binary, manager, manager)
 	}
-	if err := nodefile.RunsAlone(file); err != nil {
-		return fmt.Errorf("--binary %s: %w", c.Binary, err)
-	}
 	if printed, err := c.Version(ctx, file); err != nil {
 		return fmt.Errorf("--binary %s: \"%s version\": %w", c.Binary, file, err)
 	} else if !strings.HasPrefix(printed, manager+" ") {

@@ -4,17 +4,17 @@
 package kubeadm
 
 import (
-	"encoding/json"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/manifests"
 )
 
-// takenOver writes our manifest as a dry run prints it.
+// takenOver writes our manifest as a dry run prints it, and what it records.
 func (p *controlPlane) takenOver(t *testing.T, args ...string) {
 	t.Helper()
 	got := p.takeover(t, append(args, "--dry-run")...)
@@ -24,6 +24,20 @@ func (p *controlPlane) takenOver(t *testing.T, args ...string) {
 		t.Fatalf("%+v, want our manifest", got)
 	}
 	p.write(t, ownFile, []byte(regexp.MustCompile(`(?m)^(@@.*\n|\+)`).ReplaceAllString(diff+"\n", "")))
+	if record := (component.Record{Flags: p.recorded(t, args...)}).Encode(); record != nil {
+		p.write(t, "backup/record.json", record)
+	}
+}
+
+// recorded are the flags that a takeover records.
+func (p *controlPlane) recorded(t *testing.T, args ...string) []string {
+	t.Helper()
+	f, pod, fs := newNodeFlags(), newPodFlags(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.addTakeover(fs, &pod)
+	f.BackupDir = p.config.BackupDir
+	testutil.Must(t, fs.Parse(args))
+	testutil.Must(t, f.keep(fs, &pod))
+	return f.Given
 }
 
 // TestTakeoverAgain: a rewrite keeps what the takeover before was given, and says what goes.
@@ -46,13 +60,14 @@ func TestTakeoverAgain(t *testing.T) {
 			reason: "what is given counts", first: []string{"--token-secrets=auto", template, client},
 			second: []string{"--token-secrets=manual", "--extra-arg=--account_template=/srv/b.yaml"},
 			kept:   client, loses: "--token-secrets=auto --account-template=/srv/a.yaml",
-			record: []string{"--token-secrets=manual", client, "--extra-arg=--account_template=/srv/b.yaml"},
+			record: []string{"--token-secrets=manual", "--extra-arg=--account_template=/srv/b.yaml", client},
 		},
-		"FlagForExtraArg": {
-			reason: "the extra argument would come last and count", first: []string{"--extra-arg=--token-secrets=auto", client},
-			second: []string{"--token-secrets=manual"}, kept: client, loses: "--token-secrets=auto",
-			record: []string{"--token-secrets=manual", client},
+		"AcceptedFlag": {
+			first: []string{"--accept-flag=a", "--accept-flag=b"}, second: []string{"--accept-flag=b", "--accept-flag=c", "--rewrite"},
+			kept: "--accept-flag=a", record: []string{"--accept-flag=b", "--accept-flag=c", "--accept-flag=a"},
 		},
+		"NoFlag": {first: []string{"--accept-flag=a", template}, kept: template + " --accept-flag=a", second: []string{"--rewrite"},
+			record: []string{template, "--accept-flag=a"}},
 		"Reset": {
 			first: []string{"--token-secrets=auto", template, client}, second: []string{"--reset", client},
 			loses: "--token-secrets=auto --account-template=/srv/a.yaml", record: []string{client},
@@ -65,12 +80,12 @@ func TestTakeoverAgain(t *testing.T) {
 			reason: "kube-apiserver has not been changed yet", first: []string{"--external-signer"}, second: []string{"--reset"},
 			loses: "--external-signer-socket=/run/sa-controller-manager/signer.sock " +
 				"--service-account-issuer=https://kubernetes.default.svc.cluster.local --service-account-key-file=/etc/kubernetes/pki/sa.pub",
-			record: []string{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newTakeoverNode(t)
 			p.takenOver(t, tc.first...)
+			testutil.Check(t, tc.reason+": record", tc.record, p.recorded(t, tc.second...))
 			got := p.takeover(t, append(tc.second, "--dry-run")...)
 			if got.Code != 0 {
 				t.Fatalf("%+v", got)
@@ -81,13 +96,6 @@ func TestTakeoverAgain(t *testing.T) {
 			}
 			testutil.Check(t, tc.reason+": kept", tc.kept, line("Kept from the last takeover: ", `\. --reset drops them\.`))
 			testutil.Check(t, tc.reason+": lost", tc.loses, line("Our process loses: ", `\.`))
-			annotation := regexp.MustCompile(`(?m)^[+ ] +` + manifests.RecordAnnotation + `: '(.*)'$`).FindStringSubmatch(got.Stdout)
-			record := slices.DeleteFunc(slices.Clone(tc.first), func(flag string) bool { return flag == "--external-signer" })
-			if annotation != nil {
-				record = nil
-				testutil.Must(t, json.Unmarshal([]byte(annotation[1]), &record))
-			}
-			testutil.Check(t, tc.reason+": record", tc.record, record)
 		})
 	}
 }
@@ -95,23 +103,23 @@ func TestTakeoverAgain(t *testing.T) {
 // TestRecordIsRefused: a record that this version does not understand is not dropped silently.
 func TestRecordIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct{ record, want string }{
-		"NoList": {"x", "its annotation sa-controller-manager/takeover is no list of flags: invalid character"},
-		"Unknown": {`["--dry-run=false"]`,
-			`its annotation sa-controller-manager/takeover has "--dry-run=false", which this version does not know`},
+	const noRecord = ": want the record of a takeover, as JSON: invalid character"
+	for name, tc := range map[string]struct{ record, want, reset string }{
+		"NoRecord": {"x", noRecord, noRecord},
+		"Unknown":  {`{"flags": ["--dry-run=false"]}`, ` has "--dry-run=false", which this version does not know; --reset goes on without`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newTakeoverNode(t)
-			manifest, err := manifests.StaticPod(manifests.StaticPodOptions{Record: tc.record})
-			testutil.Must(t, err)
-			p.write(t, ownFile, manifest)
-			want := "Error: " + p.config.manifest(manager) + ": " + tc.want
+			p.write(t, "backup/record.json", []byte(tc.record))
+			before := p.files(t)
+			want := "Error: " + p.config.recordFile() + tc.want
 			if got := p.takeover(t, "--dry-run"); got.Code != 1 || !strings.HasPrefix(got.Stderr, want) {
 				t.Errorf("%+v, want %s", got, want)
 			}
-			if got := p.takeover(t, "--dry-run", "--reset"); got.Code != 0 {
+			if got := p.takeover(t, "--dry-run", "--reset"); got.Code != 0 != (tc.reset != "") || !strings.Contains(got.Stderr, tc.reset) {
 				t.Errorf("with --reset: %+v", got)
 			}
+			testutil.Check(t, "files", before, p.files(t))
 		})
 	}
 }

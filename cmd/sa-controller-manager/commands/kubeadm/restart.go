@@ -62,8 +62,7 @@ func (c *Config) planRestart(o *observed, name, value string) (step, error) {
 		return step{}, c.damaged(name, err)
 	}
 	w := written{c: c, record: o.record, data: o.recordFile}
-	record, err := w.next(after)
-	writes := append(nodefile.Append(nil, c.backup(name), before.Backup, after.Backup), record...)
+	writes := append(nodefile.Append(nil, c.backup(name), before.Backup, after.Backup), w.next(w.record.With(name, after.Taken))...)
 	return step{
 		name:    name,
 		summary: name + " restarts, and is ready again",
@@ -80,5 +79,5 @@ func (c *Config) planRestart(o *observed, name, value string) (step, error) {
 			}
 			return awaitsReady(pod)
 		}},
-	}, err
+	}, nil
 }

@@ -111,13 +111,12 @@ func (c *Config) status() (*status, error) {
 	}
 	var pod corev1.Pod
 	err = yaml.Unmarshal(o.manager, &pod)
-	flags, unknown := recorded(o.manager)
-	if err := cmp.Or(err, unknown); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.manifest(manager), err)
 	}
 	s := &status{
 		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Registration: string(o.mode()), Peers: []statusPeer{},
-		Flags: append([]string{}, flags...), Findings: []check.Finding{},
+		Flags: append([]string{}, o.record.Flags...), Findings: []check.Finding{},
 	}
 	for _, container := range pod.Spec.Containers {
 		s.Image = cmp.Or(s.Image, container.Image)

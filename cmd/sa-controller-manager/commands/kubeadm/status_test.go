@@ -21,7 +21,6 @@ import (
 // TestStatus is about what the files of a node say.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	const record = `["--token-secrets=auto"]`
 	for name, tc := range map[string]struct {
 		steps        int // of a takeover that are done
 		signer       bool
@@ -46,9 +45,10 @@ func TestStatus(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			p.config.ExternalSigner = tc.signer
 			p.config.Pod = func(o *manifests.StaticPodOptions) ([]string, error) {
-				o.Record, o.HostBinary = record, "/opt/b"
+				o.HostBinary = "/opt/b"
 				return o.MainArgs()
 			}
+			p.config.Given = []string{"--token-secrets=auto"}
 			p.writeSteps(t, takeover, tc.steps)
 			if tc.upgraded {
 				p.write(t, apiServerFile, stock(t, "v1.37", component.APIServer))
@@ -102,10 +102,8 @@ func TestStatusCommand(t *testing.T) {
 	if document["kind"] != "TakeoverStatus" || document["state"] != notTakenOver || document["peersError"] == "" {
 		t.Errorf("%v", document)
 	}
-	own, err := manifests.StaticPod(manifests.StaticPodOptions{Record: "x"})
-	testutil.Must(t, err)
-	p.write(t, ownFile, own)
-	if got := clitest.Run(t, NewCommand(), args...); got.Code != 1 || !strings.Contains(got.Stderr, "is no list of flags") {
+	p.write(t, "backup/record.json", []byte("x"))
+	if got := clitest.Run(t, NewCommand(), args...); got.Code != 1 || !strings.Contains(got.Stderr, "want the record of a takeover, as JSON") {
 		t.Errorf("%+v", got)
 	}
 }

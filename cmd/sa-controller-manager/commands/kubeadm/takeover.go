@@ -9,9 +9,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
@@ -26,7 +26,7 @@ func Takeover(ctx context.Context, c Config) error {
 	if err := c.checkStrayManifests(); err != nil {
 		return err
 	}
-	if _, changed := o.record[component.APIServer]; changed && c.Client != nil && !c.DryRun {
+	if _, changed := o.record.Components[component.APIServer]; changed && c.Client != nil && !c.DryRun {
 		if err := c.await(ctx, c.answers); err != nil {
 			return c.wayBack(ctx, o, err)
 		}
@@ -59,10 +59,10 @@ func (c *Config) planTakeover(o *observed, d *desired) ([]step, error) {
 		return nil, fmt.Errorf("our process has no manifest on this node: the step %s comes first", StepManager)
 	}
 	var steps []step
-	if c.includes(StepManager) {
-		steps = append(steps, c.planManager(o, d))
-	}
 	w := written{c: c, record: o.record, data: o.recordFile}
+	if c.includes(StepManager) {
+		steps = append(steps, c.planManager(o, d, &w))
+	}
 	if c.includes(StepControllerManager) {
 		kcm, err := c.planControllerManager(o, d, &w)
 		if err != nil {
@@ -85,7 +85,7 @@ func (c *Config) works(o *observed, d *desired) cli.Check {
 	return c.managerReady(d, "")
 }
 
-func (c *Config) planManager(o *observed, d *desired) step {
+func (c *Config) planManager(o *observed, d *desired, w *written) step {
 	log := "Look at the log of the Pod kube-system/" + manager + "-" + c.Node + " (kubectl logs, or crictl logs on the node).\n"
 	s := step{
 		name:    StepManager,
@@ -99,15 +99,19 @@ func (c *Config) planManager(o *observed, d *desired) step {
 	}
 	if d.written {
 		s.notes = append(d.kcm.Notes(), c.recordNotes(o, d)...)
+		given := w.record
+		given.Flags = c.Given
+		s.writes = w.next(given)
 	}
-	if d.written && !bytes.Equal(o.manager, d.manifest) {
-		s.writes = nodefile.Append(nil, c.manifest(manager), o.manager, d.manifest)
+	changed := d.written && !bytes.Equal(o.manager, d.manifest)
+	if changed {
+		s.writes = nodefile.Append(s.writes, c.manifest(manager), o.manager, d.manifest)
 		s.proofs = append(s.proofs, c.keyAccepted(d), c.rootCAPublished(d))
 		s.guards = []cli.Check{c.ensureIdentity(d)}
 	}
-	if o.manager != nil && len(s.writes) > 0 {
+	if o.manager != nil && changed {
+		s.rollback = nodefile.Reverse(s.writes)
 		s.writes = append(nodefile.Append(nil, c.backup(manager), o.managerBackup, o.manager), s.writes...)
-		s.rollback = []nodefile.Write{{Path: c.manifest(manager), Before: d.manifest, After: o.manager}}
 		s.undone = "the previous " + c.manifest(manager) + " is back, and until its process is ready this kube-apiserver refuses Pods"
 		s.advice = log + again + "."
 	}
@@ -126,11 +130,6 @@ func (c *Config) planControllerManager(o *observed, d *desired, w *written) (ste
 		// The first step may not be part of this call.
 		proofs: []cli.Check{c.isNode(o)},
 		guards: []cli.Check{c.works(o, d)},
-	}
-	if !component.HasVersion(d.kcm.Image()) {
-		s.notes = []string{"The image of kube-controller-manager names no version, so it keeps " + options.ClusterTrustBundlePublisher +
-			", which it has from v1.37 on. That deletes our ClusterTrustBundle when the root CA changes. To take it over too: write the " +
-			"version beside the digest in the manifest, NAME:v1.37.2@sha256:..., and run this command again."}
 	}
 	err := w.takes(&s, o.files[component.ControllerManager], d.controllerManager)
 	return s, err
@@ -174,7 +173,7 @@ func (c *Config) planAPIServer(o *observed, d *desired, w *written) ([]step, err
 		}
 		last.guards = append(last.guards, c.restricted(ordinary))
 	}
-	for _, note := range []string{d.note, checkInFlight(o, d), noteEarlier(o, d)} {
+	for _, note := range []string{d.note, noteEarlier(o, d)} {
 		if note != "" {
 			last.notes = append(last.notes, note)
 		}
@@ -187,6 +186,19 @@ func (c *Config) planAPIServer(o *observed, d *desired, w *written) ([]step, err
 	return append(steps, last), err
 }
 
+// noteEarlier names what changes Pods before our webhook, and with kube-apiserver's plugin does so after it.
+func noteEarlier(o *observed, d *desired) string {
+	early := o.byURL
+	if d.fromFiles() {
+		early = o.earlier
+	}
+	if len(early) == 0 || d.mode == registration.None {
+		return ""
+	}
+	return "These change Pods before our webhook gives them account, token and pull secrets (docs/comparison.md): " +
+		strings.Join(early, ", ") + "."
+}
+
 // written is how far the steps before have changed the record.
 type written struct {
 	c      *Config
@@ -194,13 +206,11 @@ type written struct {
 	data   []byte // its file
 }
 
-// next returns the writes of the record for the next files of a component.
-func (w *written) next(after component.Files) ([]nodefile.Write, error) {
+// next returns the writes that make it another record.
+func (w *written) next(record component.Record) []nodefile.Write {
 	before := w.data
-	w.record = w.record.With(after.Name, after.Taken)
-	var err error
-	w.data, err = w.record.Encode()
-	return nodefile.Append(nil, w.c.recordFile(), before, w.data), err
+	w.record, w.data = record, record.Encode()
+	return nodefile.Append(nil, w.c.recordFile(), before, w.data)
 }
 
 // takes plans the writes and waits of a takeover's step. The record comes before what it is about, and the patch before
@@ -216,11 +226,7 @@ func (w *written) takes(s *step, before, after component.Files) error {
 		s.notes = append(s.notes, "Its comments, quotes and order of keys are lost while it is taken over. "+
 			"The backup has them, and a handback restores it.")
 	}
-	record, err := w.next(after)
-	if err != nil {
-		return err
-	}
-	changes := slices.Concat(s.writes, record)
+	changes := slices.Concat(s.writes, w.next(w.record.With(after.Name, after.Taken)))
 	changes = nodefile.Append(changes, c.patch(after.Name), before.Patch, after.Patch)
 	changes = nodefile.Append(changes, c.manifest(after.Name), before.Manifest, after.Manifest)
 	s.writes = append(nodefile.Append(nil, c.backup(after.Name), before.Backup, after.Backup), changes...)

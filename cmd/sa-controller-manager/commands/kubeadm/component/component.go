@@ -9,7 +9,6 @@
 package component
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -43,29 +42,24 @@ type Changes struct {
 	Plugin bool // it loses its ServiceAccount plugin
 	Files  bool // it reads our webhook from files
 	Signer bool // our process signs its tokens
-	// Running is its version, for an image that names none.
-	Running string
 }
 
 // of returns the changes of a manifest that has none of them.
 func (c Changes) of(m *staticpod.Manifest) (t Taken, err error) {
-	if err := supported(c.version(m)); err != nil {
+	if err := supported(m.Image()); err != nil {
 		return t, err
 	}
 	if c.Signer {
-		err = c.signer(m, &t)
+		err = t.signer(m)
 	}
 	if c.Files && err == nil {
-		err = c.files(m, &t)
+		err = t.files(m)
 	}
 	if c.Plugin && err == nil {
 		err = t.pluginOff(m)
 	}
 	return t, err
 }
-
-// version returns what names the version of kube-apiserver.
-func (c Changes) version(m *staticpod.Manifest) string { return cmp.Or(c.Running, m.Image()) }
 
 // Assign returns a flag with its value, as in a command.
 func Assign(flag, value string) string { return "--" + flag + "=" + value }

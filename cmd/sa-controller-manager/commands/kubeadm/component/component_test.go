@@ -26,7 +26,7 @@ func TestCorpus(t *testing.T) {
 	for _, path := range paths {
 		ways := map[string]Changes{"": {Plugin: true}}
 		if strings.Contains(path, "/v1.36/kube-api") || strings.Contains(path, "/v1.37/kube-api") {
-			ways["all"] = Changes{Plugin: true, Files: true, Signer: true}
+			ways["all"] = Changes{Plugin: true, Files: strings.Contains(path, "/v1.37/"), Signer: true}
 		}
 		for way, changes := range ways {
 			t.Run(path+" "+way, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestEdits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := staticpodtest.Manifest(append([]string{tc.component}, tc.command...))
 			if tc.image != "" {
-				text = bytes.Replace(text, []byte("image: x\n"), []byte("image: "+tc.image+"\n"), 1)
+				text = bytes.Replace(text, []byte("image: x:v1.36.3\n"), []byte("image: "+tc.image+"\n"), 1)
 			}
 			f := Files{Name: tc.component, Manifest: text}
 			if tc.refused != "" {
@@ -252,42 +252,50 @@ func TestUnrecorded(t *testing.T) {
 	}
 }
 
-// TestGate is whether kube-apiserver reads webhooks from files as it is.
+// TestGate is whether kube-apiserver reads webhooks from files.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason, of      string
 		emulated, gates []string
 		on              bool
-		refused         string
 	}{
-		"v1.35":          {of: "kube-apiserver:v1.35.4", refused: "v1.36 is the oldest that reads webhook configurations from files"},
+		"v1.35":          {reason: "it has none", of: "kube-apiserver:v1.35.4", gates: []string{staticGate + "=true"}},
 		"v1.36":          {reason: "alpha, off", of: "kube-apiserver:v1.36.3"},
 		"v1.37":          {reason: "beta, on", of: "kube-apiserver:v1.37.2", on: true},
-		"v1.37 as v1.35": {of: "v1.37.2", emulated: []string{"1.35"}, refused: "v1.35.0 is too old: v1.36 is the oldest"},
-		"NamedComponent": {reason: "the list may name components", of: "v1.37.2", emulated: []string{"other=1.35", "kube=1.36"}},
+		"v1.37 as v1.35": {of: "v1.37.2", emulated: []string{"1.35"}},
+		"v1.38 as v1.37": {of: "v1.38.0", emulated: []string{"v1.37"}, on: true},
+		"NamedComponent": {reason: "the list may name components", of: "v1.37.2", emulated: []string{"other=1.37", "kube=1.36"}},
+		"AnotherOne":     {reason: "the list may name components", of: "v1.37.2", emulated: []string{"other=1.35"}, on: true},
 		"TurnedOn":       {of: "v1.36.3", gates: []string{"A=true", "kube:" + staticGate + "=true"}, on: true},
-		"TurnedOff": {
-			of: "v1.37.2", gates: []string{"A=true", "kube:" + staticGate + "=false"}, refused: "--feature-gates has kube:" + staticGate + "=false",
-		},
+		"TurnedOff":      {of: "v1.37.2", gates: []string{"A=true", "kube:" + staticGate + "=false"}},
 	} {
-		on, err := gateOn(tc.of, []string{Assign(emulatedFlag, strings.Join(tc.emulated, ",")), Assign(gatesFlag, strings.Join(tc.gates, ","))})
-		if on != tc.on || (err == nil) != (tc.refused == "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
-			t.Errorf("%s, %s: on: %t, %v; want %t, %q", name, tc.reason, on, err, tc.on, tc.refused)
+		command := []string{APIServer, Assign(emulatedFlag, strings.Join(tc.emulated, ",")), Assign(gatesFlag, strings.Join(tc.gates, ","))}
+		if on := FilesUnasked(tc.of, command); on != tc.on {
+			t.Errorf("%s, %s: on: %t", name, tc.reason, on)
+		}
+		f := Files{Name: APIServer, Manifest: bytes.Replace(staticpodtest.Manifest(command), []byte("x:v1.36.3"), []byte("x:"+tc.of), 1)}
+		f.Manifest = bytes.Replace(f.Manifest, []byte("x:kube-apiserver:"), []byte("x:"), 1)
+		const refused = "reads no webhook configurations from files: v1.37 does, " +
+			"v1.36 with --feature-gates=" + staticGate + "=true in its manifest"
+		if _, err := f.Takeover(Changes{Files: true}); (err == nil) != tc.on || err != nil && !strings.Contains(err.Error(), refused) {
+			t.Errorf("%s, %s: %v", name, tc.reason, err)
 		}
 	}
 }
 
 func TestOldImage(t *testing.T) {
 	t.Parallel()
-	for image, ok := range map[string]bool{
-		"registry.k8s.io/kube-controller-manager:v1.29.16":          false,
-		"localhost:5000/kube-controller-manager:v1.36.3@sha256:abc": true,
-		"kcm@sha256:abc": true,
-		"kcm:v2.0.0":     true,
+	const tooOld, nameless = "is too old: v1.30 is the oldest that is supported", "names no version"
+	for image, want := range map[string]string{
+		"registry.k8s.io/kube-controller-manager:v1.29.16":          tooOld,
+		"localhost:5000/kube-controller-manager:v1.36.3@sha256:abc": "",
+		"kcm@sha256:abc":          nameless,
+		"localhost:5000/kcm:main": nameless,
+		"kcm:v2.0.0":              nameless,
 	} {
-		if err := supported(image); (err == nil) != ok {
-			t.Errorf("%s: %v", image, err)
+		if err := supported(image); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", image, err, want)
 		}
 	}
 }

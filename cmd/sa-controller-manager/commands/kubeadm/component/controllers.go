@@ -39,7 +39,7 @@ func replacedControllers(image string) []replacedController {
 		{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher", threeOff},
 		{"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner", threeOff},
 	}
-	if _, minor, ok := version(image); ok && minor >= trustBundleMinor {
+	if version(image) >= trustBundleMinor {
 		// It has no alias.
 		replaced = append(replaced, replacedController{options.ClusterTrustBundlePublisher, options.ClusterTrustBundlePublisher, trustBundleOff})
 	}
@@ -102,27 +102,27 @@ func isEnabled(list []string, c replacedController) (on, named bool) {
 // oldestMinor is the minor version of the oldest Kubernetes 1.x that a takeover supports.
 const oldestMinor = 30
 
-// supported refuses older versions. of is an image or a version.
-func supported(of string) error { return notOlder(of, oldestMinor, "that is supported") }
-
-// HasVersion reports whether the tag of an image has a version.
-func HasVersion(image string) bool {
-	_, _, ok := version(image)
-	return ok
+// supported refuses older versions, and an image that names none: what a takeover does depends on it.
+func supported(image string) error {
+	if version(image) == 0 {
+		return fmt.Errorf("its image %s names no version, which decides what is changed; write it before the digest, "+
+			"as in NAME:v1.37.2@sha256:DIGEST", image)
+	}
+	return notOlder(image, oldestMinor, "that is supported")
 }
 
-// notOlder accepts an image without a version in its tag: the running server is asked for its own.
-func notOlder(of string, oldest int, what string) error {
-	if major, minor, ok := version(of); ok && major == 1 && minor < oldest {
-		return fmt.Errorf("%s is too old: v1.%d is the oldest %s", of, oldest, what)
+func notOlder(image string, oldest int, what string) error {
+	if version(image) < oldest {
+		return fmt.Errorf("%s is too old: v1.%d is the oldest %s", image, oldest, what)
 	}
 	return nil
 }
 
-// version returns the version in the tag of an image, or in a text that begins with one.
-func version(of string) (major, minor int, ok bool) {
-	name, _, _ := strings.Cut(of, "@")
-	tag := name[strings.LastIndex(name, ":")+1:]
-	_, err := fmt.Sscanf(tag, "v%d.%d.", &major, &minor)
-	return major, minor, err == nil
+// version returns the minor version of Kubernetes 1.x in the tag of an image, or 0.
+func version(image string) (minor int) {
+	name, _, _ := strings.Cut(image, "@")
+	if _, err := fmt.Sscanf(name[strings.LastIndex(name, ":")+1:], "v1.%d.", &minor); err != nil {
+		return 0
+	}
+	return minor
 }

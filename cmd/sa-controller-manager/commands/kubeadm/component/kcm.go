@@ -66,7 +66,6 @@ type Carried struct {
 	*staticpod.Manifest
 
 	own      staticpod.Command // of our manifest that is there
-	accept   []string          // flags that --accept-flag names
 	verdicts []verdict
 }
 
@@ -80,12 +79,12 @@ type verdict struct {
 // Carry decides about every flag. own is the command of our manifest if no record says what takeovers have changed: it
 // then knows more. A flag in accept is left out where it would be refused.
 func Carry(m *staticpod.Manifest, own staticpod.Command, accept []string) *Carried {
-	k := &Carried{Manifest: m, own: own, accept: accept}
+	k := &Carried{Manifest: m, own: own}
 	// Without these two flags kube-controller-manager differs from our manifest.
 	for _, name := range slices.Concat([]string{KeyFlag, RootCAFlag}, m.Command().Given()) {
 		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name }) {
 			v := k.decide(name)
-			if v.class == refused && slices.Contains(k.accept, name) {
+			if v.class == refused && slices.ContainsFunc(accept, func(one string) bool { return staticpod.FlagName(one) == name }) {
 				v.class = accepted
 			}
 			k.verdicts = append(k.verdicts, v)
@@ -190,17 +189,12 @@ func (k *Carried) controllers(name string) (string, error) {
 	return strings.Join(selectors, ","), k.Understands(name)
 }
 
-// Refusal names every refused flag, and every one in accept that would not be refused.
-func (k *Carried) Refusal(accept []string) error {
+// Refusal names every refused flag.
+func (k *Carried) Refusal() error {
 	var all []error
 	for _, v := range k.verdicts {
 		if v.class == refused {
 			all = append(all, fmt.Errorf("--%s of %s: %s; --accept-flag=%s leaves it out", v.flag, ControllerManager, v.reason, v.flag))
-		}
-	}
-	for _, name := range accept {
-		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name && v.class == accepted }) {
-			all = append(all, fmt.Errorf("--accept-flag=%s: no flag of %s is refused under this name", name, ControllerManager))
 		}
 	}
 	return errors.Join(all...)

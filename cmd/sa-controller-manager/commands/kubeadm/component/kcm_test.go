@@ -114,7 +114,7 @@ func TestCarriedOver(t *testing.T) {
 			m, err := f.Operators()
 			testutil.Must(t, err)
 			k := Carry(m, tc.own, nil)
-			if err := k.Refusal(nil); tc.refused != "" || err != nil {
+			if err := k.Refusal(); tc.refused != "" || err != nil {
 				if err == nil || tc.refused == "" || !strings.Contains(err.Error(), tc.refused) {
 					t.Errorf("%s: error %v, want one with %q", tc.reason, err, tc.refused)
 				}

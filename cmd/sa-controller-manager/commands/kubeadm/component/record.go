@@ -7,18 +7,25 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
 )
 
-// Record is what the last takeover has changed, by component: all that a handback goes by.
-type Record map[string]Taken
+// Record is what the last takeover was given and has changed: all that a handback goes by.
+type Record struct {
+	// Flags are those that do not follow from the manifests, --name=value, nil before a takeover.
+	Flags []string `json:"flags,omitempty"`
+	// Components are the changes to each.
+	Components map[string]Taken `json:"components"`
+}
 
 // Taken is the record of one component.
 type Taken struct {
@@ -47,40 +54,36 @@ type Mount struct {
 }
 
 // ParseRecord reads what Encode writes, or no record.
-func ParseRecord(data []byte) (Record, error) {
-	r := Record{}
+func ParseRecord(data []byte) (r Record, err error) {
 	if data == nil {
 		return r, nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&r); err != nil {
-		return nil, fmt.Errorf("want the record of a takeover, as JSON: %w", err)
+		return r, fmt.Errorf("want the record of a takeover, as JSON: %w", err)
 	}
 	return r, nil
 }
 
 // With returns a copy with another record of a component, nil for none.
 func (r Record) With(name string, taken *Taken) Record {
-	other := Record{}
-	for one, has := range r {
-		if one != name {
-			other[one] = has
-		}
-	}
+	other := Record{Flags: r.Flags, Components: map[string]Taken{}}
+	maps.Copy(other.Components, r.Components)
+	delete(other.Components, name)
 	if taken != nil {
-		other[name] = *taken
+		other.Components[name] = *taken
 	}
 	return other
 }
 
 // Encode returns nil for an empty record.
-func (r Record) Encode() ([]byte, error) {
-	if len(r) == 0 {
-		return nil, nil
+func (r Record) Encode() []byte {
+	if len(r.Flags)+len(r.Components) == 0 {
+		return nil
 	}
-	data, err := json.MarshalIndent(r, "", "  ")
-	return append(data, '\n'), err
+	data, _ := json.MarshalIndent(r, "", "  ") //nolint:errchkjson // strings and numbers cannot fail
+	return append(data, '\n')
 }
 
 const (
@@ -254,18 +257,8 @@ func without(list, elements []string) (left []string, all bool) {
 // mount adds directories that the manifest does not have yet.
 func (t *Taken) mount(m *staticpod.Manifest, mounts ...Mount) {
 	for _, mount := range mounts {
-		found := 0
-		for _, one := range m.Spec().Containers[0].VolumeMounts {
-			if (Mount{one.Name, one.MountPath}) == mount {
-				found++
-			}
-		}
-		for _, one := range m.Spec().Volumes {
-			if one.HostPath != nil && (Mount{one.Name, one.HostPath.Path}) == mount {
-				found++
-			}
-		}
-		if found < 2 { // one of two is refused as a duplicate
+		has := func(one corev1.VolumeMount) bool { return Mount{one.Name, one.MountPath} == mount }
+		if !slices.ContainsFunc(m.Spec().Containers[0].VolumeMounts, has) {
 			t.Mounts = append(t.Mounts, mount)
 		}
 	}

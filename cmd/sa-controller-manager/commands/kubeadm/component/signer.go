@@ -23,8 +23,8 @@ const (
 
 // signer replaces the key flags by the socket. It removes them, because kube-apiserver counts an
 // empty one as given (k8s.io/kubernetes pkg/controlplane/apiserver/options/validation.go).
-func (c Changes) signer(m *staticpod.Manifest, t *Taken) error {
-	if err := notOlder(c.version(m), signerMinor, "with an external signer that is on by default"); err != nil {
+func (t *Taken) signer(m *staticpod.Manifest) error {
+	if err := notOlder(m.Image(), signerMinor, "with an external signer that is on by default"); err != nil {
 		return err
 	}
 	if err := m.Understands(endpointFlag, SigningKeyFlag, VerifyKeyFlag); err != nil {

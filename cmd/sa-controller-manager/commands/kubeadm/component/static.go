@@ -29,17 +29,14 @@ const (
 	AdmissionConfigFile = manifests.StaticDirectory + "/config/admission.yaml"
 )
 
-// files adds the gate, our file and our directories. Gates add up, and of two files kube-apiserver reads the last.
-func (c Changes) files(m *staticpod.Manifest, t *Taken) error {
+// files adds our file and our directories. Of two files kube-apiserver reads the last.
+func (t *Taken) files(m *staticpod.Manifest) error {
 	if err := m.Understands(gatesFlag, AdmissionConfigFlag, emulatedFlag); err != nil {
 		return err
 	}
-	on, err := gateOn(c.version(m), m.Command())
-	if err != nil {
-		return err
-	}
-	if !on {
-		t.Lines = append(t.Lines, Assign(gatesFlag, staticGate+"=true"))
+	if !FilesUnasked(m.Image(), m.Command()) {
+		return fmt.Errorf("kube-apiserver reads no webhook configurations from files: v1.%d does, v1.%d with --%s=%s=true in its manifest",
+			staticOnMinor, staticMinor, gatesFlag, staticGate)
 	}
 	if m.Command().Last(AdmissionConfigFlag) != AdmissionConfigFile {
 		t.Lines = append(t.Lines, Assign(AdmissionConfigFlag, AdmissionConfigFile))
@@ -51,45 +48,21 @@ func (c Changes) files(m *staticpod.Manifest, t *Taken) error {
 	return nil
 }
 
-// gateOn reports whether kube-apiserver reads webhook configurations from files as it is. An error says
-// that it cannot, or must not. of is its image or version.
-func gateOn(of string, command staticpod.Command) (bool, error) {
-	behavesAs := gatesOf(of, command.List(emulatedFlag))
-	if err := notOlder(behavesAs, staticMinor, "that reads webhook configurations from files (--static-registration)"); err != nil {
-		return false, err
+// FilesUnasked reports whether kube-apiserver reads webhook configurations from files: it emulates a version that does, and
+// the gate is on.
+func FilesUnasked(image string, command staticpod.Command) bool {
+	minor := version(image)
+	for _, one := range command.List(emulatedFlag) { // 1.36, or kube=1.36 among components
+		one = strings.TrimPrefix(one, "kube=")
+		_, _ = fmt.Sscanf(strings.TrimPrefix(one, "v"), "1.%d", &minor) // that of another component does not count
 	}
-	_, minor, _ := version(behavesAs)
 	on := minor >= staticOnMinor
 	for _, gate := range command.List(gatesFlag) {
 		if name, value, _ := strings.Cut(strings.TrimPrefix(gate, "kube:"), "="); name == staticGate {
-			if on = value == "true"; !on {
-				return false, fmt.Errorf("--%s has %s, and static registration needs it to be true; remove it there first", gatesFlag, gate)
-			}
+			on = value == "true"
 		}
 	}
-	return on, nil
-}
-
-// FilesUnasked reports whether kube-apiserver reads webhook configurations from files without a feature
-// gate of ours. of is its image or version.
-func FilesUnasked(of string, command []string) bool {
-	on, err := gateOn(of, command)
-	return err == nil && on
-}
-
-// gatesOf returns the version whose feature gates kube-apiserver has: that which it emulates, if any, else
-// that of its image. emulated is its list --emulated-version, with the component kube unless named.
-func gatesOf(image string, emulated []string) string {
-	for _, one := range emulated {
-		component, minor, named := strings.Cut(one, "=")
-		if !named {
-			component, minor = "kube", one
-		}
-		if strings.TrimSpace(component) == "kube" {
-			return "v" + strings.TrimPrefix(strings.TrimSpace(minor), "v") + ".0"
-		}
-	}
-	return image
+	return on && minor >= staticMinor
 }
 
 // ReadsFiles reports whether the manifest of kube-apiserver has our file.

@@ -51,7 +51,7 @@ func TestStyles(t *testing.T) {
 		"JSON":             {manifest: string(staticpodtest.JSON(t, []byte(stock)))},
 		"NewField":         {manifest: instead("  hostNetwork: true\n", "  hostNetwork: true\n  aFieldOfTomorrow: {a: 1}\n")},
 		"Digest":           {manifest: instead(image, "image: registry.k8s.io/kube-apiserver:v1.37.2@sha256:abc")},
-		"ByDigestAlone":    {manifest: instead(image, "image: registry.k8s.io/kube-apiserver@sha256:abc")},
+		"ByDigestAlone":    {manifest: instead(image, "image: registry.k8s.io/kube-apiserver@sha256:abc"), refused: "names no version"},
 		"KeyTwice":         {manifest: stock + "kind: Pod\n", refused: "already set in map"},
 		"Tabs":             {manifest: instead(allow, "\t- --allow-privileged=true\n"), refused: "it is not YAML"},
 		"TwoDocuments":     {manifest: stock + "---\n" + stock, refused: "more than one YAML document"},

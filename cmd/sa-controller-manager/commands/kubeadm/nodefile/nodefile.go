@@ -7,7 +7,6 @@ package nodefile
 
 import (
 	"bytes"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -120,28 +119,6 @@ func diffLines(data []byte) []string {
 		lines = append(lines, line)
 	}
 	return lines
-}
-
-// RunsAlone refuses a program that does not run in a Pod without a shell and libc.
-func RunsAlone(file string) error {
-	info, err := os.Stat(file)
-	if err != nil {
-		return err // it names the path
-	}
-	if info.Mode().Perm()&0o111 == 0 {
-		return fmt.Errorf("it is not executable: chmod 755 %s", file)
-	}
-	program, err := elf.Open(file)
-	if err != nil {
-		return fmt.Errorf("it is no program for Linux: %w", err)
-	}
-	defer func() { _ = program.Close() }() // read only: nothing can be lost
-	for _, one := range program.Progs {
-		if one.Type == elf.PT_INTERP {
-			return errors.New("it is not static, and our Pod has no libc; build it with CGO_ENABLED=0")
-		}
-	}
-	return nil
 }
 
 // UnsafePlace returns what is wrong with the path of a program on the node that is mounted at root: a

@@ -5,9 +5,6 @@
 package staticpodtest
 
 import (
-	"bytes"
-	"debug/elf"
-	"encoding/binary"
 	"encoding/json"
 	"os"
 	"strings"
@@ -24,7 +21,7 @@ import (
 func Manifest(command []string) []byte {
 	const text = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - command:\n    - "
 	return []byte(text + strings.Join(command, "\n    - ") + `
-    image: x
+    image: x:v1.36.3
     name: x
     volumeMounts:
     - {mountPath: /etc/kubernetes/pki, name: pki, readOnly: true}
@@ -91,22 +88,4 @@ func PatchedFile(t *testing.T, data, patch []byte) []byte {
 	printed, err := yaml.Marshal(pod)
 	testutil.Must(t, err)
 	return printed
-}
-
-// Program returns the head of a program for Linux, static or linked dynamically. It does not run.
-func Program(dynamic bool) []byte {
-	part := elf.Prog64{Type: uint32(elf.PT_LOAD)}
-	if dynamic {
-		part.Type = uint32(elf.PT_INTERP)
-	}
-	head := elf.Header64{
-		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-		Type:  uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
-		Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 1,
-	}
-	var program bytes.Buffer
-	// Writing to memory does not fail.
-	_ = binary.Write(&program, binary.LittleEndian, head)
-	_ = binary.Write(&program, binary.LittleEndian, part)
-	return program.Bytes()
 }

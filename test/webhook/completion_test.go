@@ -35,6 +35,27 @@ import (
 	"sa-controller-manager/test/traffic"
 )
 
+// limits changes the account default, and returns once watches have it: the plugins decide by their caches.
+func (c *cluster) limits(t *testing.T, namespace, patch string) {
+	accounts := c.client.CoreV1().ServiceAccounts(namespace)
+	changes, err := accounts.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=default"})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer changes.Stop()
+	changed, err := accounts.Patch(t.Context(), "default", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for event := range changes.ResultChan() {
+		if account, ok := event.Object.(*corev1.ServiceAccount); !ok || account.ResourceVersion == changed.ResourceVersion {
+			return
+		}
+	}
+}
+
 // completes applies the policy that completes Pods, as an administrator does, and returns once it acts. It goes
 // with the test.
 func (c *cluster) completes(t *testing.T) {
@@ -467,11 +488,7 @@ func TestLaterWebhook(t *testing.T) {
 				c.hook(t, namespace, func() string {
 					called++
 					if tc.limits {
-						_, err := c.client.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), "default", types.MergePatchType, []byte(limited),
-							metav1.PatchOptions{})
-						if err != nil {
-							t.Error(err)
-						}
+						c.limits(t, namespace, limited)
 					}
 					return tc.patch
 				})

@@ -7,13 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ChainEntry is one plugin of a chain with the name it is enabled by.
+// ChainEntry is one plugin of a chain, with its name for metrics and errors.
 type ChainEntry struct {
 	Name   string
 	Plugin Plugin
@@ -21,56 +20,15 @@ type ChainEntry struct {
 	Metrics *Metrics
 }
 
-// Chain is a list of plugins and a plugin itself. It calls them in order: a mutator sees the object
-// as patched by those before it. A request that no plugin matches is allowed unchanged.
+// Chain is a list of plugins: the one that answers probes, and ServiceAccount. It calls them in order: a mutator
+// sees the object as patched by those before it. A request that no plugin matches is allowed unchanged.
 type Chain []ChainEntry
-
-var (
-	_ Mutator   = Chain{}
-	_ Validator = Chain{}
-)
-
-// Rules returns the rules of all plugins.
-func (c Chain) Rules() []Rule { return slices.Concat(c.MutatingRules(), c.ValidatingRules()) }
-
-// MutatingRules returns the rules of the mutators.
-func (c Chain) MutatingRules() []Rule {
-	var rules []Rule
-	for _, entry := range c {
-		if mutator, ok := entry.Plugin.(Mutator); ok {
-			rules = append(rules, mutatingRules(mutator)...)
-		}
-	}
-	return rules
-}
-
-// ValidatingRules returns the rules of the validators.
-func (c Chain) ValidatingRules() []Rule {
-	var rules []Rule
-	for _, entry := range c {
-		if validator, ok := entry.Plugin.(Validator); ok {
-			rules = append(rules, validator.Rules()...)
-		}
-	}
-	return rules
-}
 
 func mutatingRules(mutator Mutator) []Rule {
 	if selective, ok := mutator.(SelectiveMutator); ok {
 		return selective.MutatingRules()
 	}
 	return mutator.Rules()
-}
-
-// Ready returns nil once every plugin is ready. Admit and Validate do not use it: they wait for the
-// plugins that match.
-func (c Chain) Ready(ctx context.Context) error {
-	for _, entry := range c {
-		if err := entry.Plugin.Ready(ctx); err != nil {
-			return fmt.Errorf("plugin %s: %w", entry.Name, err)
-		}
-	}
-	return nil
 }
 
 // Admit calls the mutators that match request, in order, each with the object as patched so far. It

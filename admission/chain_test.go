@@ -5,7 +5,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -180,20 +179,7 @@ func TestChainMutatesSelectively(t *testing.T) {
 	}
 	testutil.Check(t, "admitted", []string{"pods"}, admitted)
 	testutil.Check(t, "validated", []string{"pods", "services"}, validated)
-	testutil.Check(t, "mutating rules", []Rule{podRule(), podRule()}, chain.MutatingRules())
-	testutil.Check(t, "validating rules", []Rule{podRule(), services, podRule()}, chain.ValidatingRules())
-	testutil.Check(t, "all rules", []Rule{podRule(), podRule(), podRule(), services, podRule()}, chain.Rules())
 	testutil.Check(t, "names", []string{"a", "b", "c"}, names(chain))
-}
-
-func TestChainReady(t *testing.T) {
-	t.Parallel()
-	notYet := mutator{base{ready: func(context.Context) error { return errBoom }}, allow}
-	chain := chainOf(mutates(allow), notYet)
-	if err := chain.Ready(t.Context()); !errors.Is(err, errBoom) || err.Error() != "plugin b: boom" {
-		t.Errorf("got %v, want the plugin and its reason", err)
-	}
-	testutil.CheckError(t, "a ready chain", "", chain[:1].Ready(t.Context()))
 }
 
 func text(err error) string {

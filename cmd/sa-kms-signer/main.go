@@ -7,9 +7,12 @@
 //
 // The path of a signature:
 //
-//  1. serve.go keeps one server for each file in --keys-dir and follows the directory.
-//  2. signer.go checks the payload, writes the header, and asks the backend for a signature.
-//  3. pkcs11.go, transit.go and cloud.go are the backends. They find one key by a URI, and sign.
+//  1. serve.go has a process of its own for each file in --keys-dir, and follows the directory.
+//  2. key.go is that process. It opens the key, proves that it signs, and serves it until it does not.
+//  3. pkcs11.go, transit.go and cloud.go are the backends. They find one key by a URI, as a crypto.Signer.
+//
+// A call of a PKCS#11 library cannot be interrupted, and what the library has of a token that was away cannot be
+// repaired. So a process ends with its library, and the next one begins without anything of it.
 //
 // It makes no key: the operator of the HSM or the service does that with its own tool.
 //
@@ -54,10 +57,10 @@ socket has mode 0600, and only processes of the same user are answered.`,
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(serveCommand())
+	root.AddCommand(serveCommand(), keyCommand())
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
-	root.PersistentFlags().AddGoFlag(logging.Lookup("v"))
+	root.PersistentFlags().AddGoFlag(logging.Lookup(verbosity))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -68,8 +71,11 @@ socket has mode 0600, and only processes of the same user are answered.`,
 	return 0
 }
 
+// verbosity is klog's flag, which the processes of keys get as well.
+const verbosity = "v"
+
 func serveCommand() *cobra.Command {
-	var keysDir, socketDir string
+	s := &supervisor{follows: map[string]context.CancelFunc{}, reasons: map[string]string{}}
 	cmd := &cobra.Command{
 		Use:   "serve --keys-dir=DIR --socket-dir=DIR",
 		Short: "Serve each key of a directory on a socket of its own",
@@ -78,10 +84,28 @@ added, changed or removed takes effect without a restart. A file with an error k
 replaces, and is tried again. While a key does not sign, --socket-dir/not-served says which and why.
 A PIN that a token has refused is never tried again: --socket-dir/refused-pins has a hash of it.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), keysDir, socketDir) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.verbosity = cmd.Flag(verbosity).Value.String()
+			return s.serve(cmd.Context())
+		},
 	}
-	cmd.Flags().StringVar(&keysDir, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
-	cmd.Flags().StringVar(&socketDir, "socket-dir", "", "Directory for the sockets NAME.sock.")
+	cmd.Flags().StringVar(&s.keysDir, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
+	cmd.Flags().StringVar(&s.socketDir, "socket-dir", "", "Directory for the sockets NAME.sock.")
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) { _ = cmd.MarkFlagRequired(flag.Name) })
+	return cmd
+}
+
+// keyCommand is the process of a key, which has the content of its file on its standard input.
+func keyCommand() *cobra.Command {
+	var socketDir string
+	var check bool
+	cmd := &cobra.Command{
+		Use: "serve-key NAME", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return serveKey(cmd.Context(), args[0], socketDir, check)
+		},
+	}
+	cmd.Flags().StringVar(&socketDir, "socket-dir", "", "Directory for the socket.")
+	cmd.Flags().BoolVar(&check, "check", false, "End once the key has signed a probe.")
 	return cmd
 }

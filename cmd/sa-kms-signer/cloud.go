@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/aws/smithy-go"
 	"go.step.sm/crypto/kms/apiv1"
 	_ "go.step.sm/crypto/kms/awskms" // each registers itself
 	_ "go.step.sm/crypto/kms/azurekms"
@@ -29,10 +30,9 @@ func openCloud(u *uri.URI, _ string) (crypto.Signer, error) {
 	if id := u.Get("key-id"); id != strings.ToLower(id) {
 		return nil, errors.New("key-id: want lower case, which the library makes of it: name the key by its ID, or by another alias")
 	}
-	if file := u.Get("credentials-file"); file != "" {
-		if _, err := os.Stat(file); err != nil { // the SDK of AWS would look elsewhere
-			return nil, fmt.Errorf("credentials-file: %w", err)
-		}
+	file := u.Get("credentials-file")
+	if _, err := os.Stat(file); file != "" && err != nil { // the SDK of AWS would look elsewhere
+		return nil, fmt.Errorf("credentials-file: %w", err)
 	}
 	open, _ := apiv1.LoadKeyManagerNewFunc(apiv1.Type(u.Scheme))
 	manager, err := open(context.Background(), apiv1.Options{URI: u.String()})
@@ -51,12 +51,7 @@ func (c cloud) Sign(random io.Reader, digest []byte, opts crypto.SignerOpts) ([]
 
 // inShort leaves the service's own code and words of an error, without what differs from call to call.
 func inShort(err error) error {
-	type awsError interface {
-		error
-		ErrorCode() string
-		ErrorMessage() string
-	}
-	if refused, ok := errors.AsType[awsError](err); ok {
+	if refused, ok := errors.AsType[smithy.APIError](err); ok {
 		return fmt.Errorf("%s: %s", refused.ErrorCode(), refused.ErrorMessage())
 	}
 	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {

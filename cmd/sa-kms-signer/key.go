@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/cryptosigner"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/klog/v2"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
@@ -41,31 +42,20 @@ const (
 	// maxPending bounds the signatures that are asked of the backend at a time, also those that the caller has given
 	// up: a PKCS#11 module cannot be interrupted.
 	maxPending = 16
-
-	// refreshHint is how often a client is to fetch the key, which never changes.
-	refreshHint = time.Minute
-
-	// maxTokenExpiration is what kube-apiserver accepts at most (1<<32 s). The policy for tokens
-	// is that of sa-controller-manager.
-	maxTokenExpiration = math.MaxUint32 * time.Second
-
-	// maxQPS lifts the limit of package external: the backend is the limit.
-	maxQPS = 1e6
-
-	// opening is no error.
-	opening = "the key is being opened"
 )
+
+var errOpening = errors.New("the key is being opened")
 
 // A key signs tokens with one key of a backend. It is the signing.Signer and the signing.KeySource of its socket.
 type key struct {
-	title   string        // its name and its URI, without what may be secret
-	reports *json.Encoder // what package main's supervisor reads
+	title   string   // its name and its URI, without what may be secret
+	reports *os.File // what the supervisor reads
 
 	signer  crypto.Signer
 	public  signing.PublicKey
 	keys    *signing.KeySet
 	header  string
-	pending chan struct{}
+	pending *semaphore.Weighted
 	doubted atomic.Bool // a caller had no signature
 }
 
@@ -74,16 +64,17 @@ type lost struct{ error }
 
 func (l lost) Unwrap() error { return l.error }
 
-// serveKey is the process of a key. It finds the key in its backend and has it sign a probe, so that a key that cannot
-// sign, or that is another one than the backend shows, is refused before it is served. It ends when the key is lost.
-func serveKey(ctx context.Context, name, socketDir string, check bool) error {
-	k := &key{title: name, reports: json.NewEncoder(os.NewFile(3, "reports")), pending: make(chan struct{}, maxPending)}
+// keyProcess finds the key in its backend and has it sign a probe, so that a key that cannot sign, or that is another one
+// than the backend shows, is refused before it is served. It returns when ctx ends or the key is lost.
+func keyProcess(ctx context.Context, check bool, name, socketDir string) {
+	k := &key{title: name, reports: os.NewFile(3, "reports"), pending: semaphore.NewWeighted(maxPending)}
 	err := k.open(name, socketDir)
 	if err == nil && !check {
 		err = k.serve(ctx, name, socketDir)
 	}
-	k.report(err)
-	return nil
+	if ctx.Err() == nil {
+		k.report(err)
+	}
 }
 
 // report sends why the key does not sign, nil if it does.
@@ -92,7 +83,8 @@ func (k *key) report(err error) {
 	if err != nil {
 		reason = fmt.Sprintf("key %s: %v", k.title, err)
 	}
-	_ = k.reports.Encode(reason) // the supervisor may have ended
+	line, _ := json.Marshal(reason)
+	_, _ = k.reports.Write(line) // at once: another goroutine may report
 }
 
 // within ends the process if f does not return in time. Nothing else ends a call of a PKCS#11 library.
@@ -115,7 +107,7 @@ func (k *key) open(name, socketDir string) error {
 		return err
 	}
 	return k.within(openTimeout, func() (err error) {
-		if k.signer, err = spec.open(socketDir); err != nil {
+		if k.signer, err = schemes[spec.parsed.Scheme].open(spec.parsed, socketDir); err != nil {
 			return err
 		}
 		if k.public, err = signing.NewPublicKey(k.signer.Public()); err != nil {
@@ -124,11 +116,8 @@ func (k *key) open(name, socketDir string) error {
 		if is := signing.KindOf(k.public); is != spec.Algorithm {
 			return fmt.Errorf("the key is %s, and %s is asked for: name another key or its algorithm", is, spec.Algorithm)
 		}
-		header, err := json.Marshal(map[string]string{"alg": k.public.Algorithm, "kid": k.public.ID, "typ": "JWT"})
-		if err != nil {
-			return err
-		}
-		k.keys, k.header = signing.NewKeySet(k.public), base64.RawURLEncoding.EncodeToString(header)
+		header := fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":"JWT"}`, k.public.Algorithm, k.public.ID)
+		k.keys, k.header = signing.NewKeySet(k.public), base64.RawURLEncoding.EncodeToString([]byte(header))
 		return k.prove()
 	})
 }
@@ -140,7 +129,9 @@ func (k *key) serve(ctx context.Context, name, socketDir string) error {
 		//nolint:gosec // no negative user ID on Linux
 		Path: socketFile(socketDir, name), Mode: 0o600, AllowedUIDs: []uint32{uint32(os.Getuid())},
 		Signer: k, Keys: k, Check: checkPayload,
-		MaxTokenExpiration: maxTokenExpiration, RefreshHint: refreshHint, QPS: maxQPS,
+		// As long as kube-apiserver accepts, as often as the backend can: the policy for tokens is that of sa-controller-manager.
+		MaxTokenExpiration: math.MaxUint32 * time.Second, QPS: 1e6,
+		RefreshHint: time.Minute, // the key never changes
 	})
 	if err != nil {
 		return err
@@ -197,21 +188,15 @@ func (k *key) Keys() *signing.KeySet { return k.keys }
 func (k *key) Sign(ctx context.Context, _ signing.HeaderStyle, payload string) (header, signature string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
-	defer func() {
-		if err != nil {
-			k.doubted.Store(true)
-		}
-	}()
-	select {
-	case k.pending <- struct{}{}:
-	case <-ctx.Done():
-		return "", "", ctx.Err()
+	defer func() { k.doubted.CompareAndSwap(false, err != nil) }()
+	if err := k.pending.Acquire(ctx, 1); err != nil {
+		return "", "", err
 	}
 	answered := make(chan struct{})
 	var signed string
 	var failed error
 	go func() {
-		defer func() { <-k.pending }()
+		defer k.pending.Release(1)
 		signed, failed = k.sign(payload)
 		close(answered)
 	}()

@@ -43,20 +43,15 @@ func openPKCS11(u *uri.URI, socketDir string) (crypto.Signer, error) {
 	}
 	pinFile := strings.TrimPrefix(strings.TrimPrefix(u.Get("pin-source"), "file:"), "//")
 	pin, err := readFile(pinFile)
-	config.Pin = string(bytes.TrimSpace(pin))
-	if err == nil && config.Pin == "" { // it may be about to be written
+	if config.Pin = string(bytes.TrimSpace(pin)); err == nil && config.Pin == "" { // it may be about to be written
 		err = fmt.Errorf("%s is empty", pinFile)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pin-source: %w", err)
 	}
-	token, reason, err := logIn(config, filepath.Join(socketDir, "refused-pins"))
-	switch {
-	case reason != "":
-		return nil, fmt.Errorf("the token %s in %s: it is not tried again until the file has another one, "+
-			"which a security officer sets where it is locked", reason, pinFile)
-	case err != nil:
-		return nil, fmt.Errorf("open token: %w", err)
+	token, err := logIn(config, pinFile, filepath.Join(socketDir, "refused-pins"))
+	if err != nil {
+		return nil, err
 	}
 	pairs, err := token.FindKeyPairs(id, label)
 	switch {
@@ -82,58 +77,59 @@ func (h hsm) Sign(random io.Reader, digest []byte, opts crypto.SignerOpts) ([]by
 	return signature, err
 }
 
-// logIn opens a token, or returns why it does not accept the PIN. A few attempts lock a token, which other hosts may use as
-// well, so a PIN that was refused is never tried again: a file in the directory refused has the reason, and outlives a
-// restart of the container. The file is there, and has room, before the attempt. It is locked meanwhile, because
-// another process may have the same PIN. Its name is a hash, whose reader could read the files of the PINs as well.
-func logIn(config *crypto11.Config, refused string) (token *crypto11.Context, reason string, err error) {
+// refusals are the answers to a PIN that end with a locked token, on other hosts too, if the PIN is tried again.
+var refusals = map[pkcs11.Error]string{
+	pkcs11.CKR_PIN_INCORRECT: "refuses the PIN", pkcs11.CKR_PIN_INVALID: "refuses the PIN", pkcs11.CKR_PIN_LEN_RANGE: "refuses the PIN",
+	pkcs11.CKR_PIN_LOCKED: "has locked the PIN",
+}
+
+// logIn opens a token with a PIN that it has not refused before. Of one that it has, a file in the directory refused has
+// the reason, and outlives a restart of the container. The file is there, with room for the reason, before the attempt,
+// and is locked meanwhile: another process may have the same PIN. Its name is a hash; who can read it could read the PIN.
+func logIn(config *crypto11.Config, pinFile, refused string) (token *crypto11.Context, err error) {
 	identity, err := identify(config)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: compare module-path, token and serial with pkcs11-tool --module LIBRARY --list-token-slots", err)
+		return nil, fmt.Errorf("open token: %w", err)
 	}
 	hash, err := pbkdf2.Key(sha256.New, config.Pin, []byte(identity), 1<<16, sha256.Size) // a slow one: a PIN is short
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if err := os.MkdirAll(refused, 0o700); err != nil {
-		return nil, "", err
-	}
-	file, err := os.OpenFile(filepath.Join(refused, base64.RawURLEncoding.EncodeToString(hash)), os.O_RDWR|os.O_CREATE, 0o600)
+	_ = os.Mkdir(refused, 0o700)
+	memory, err := os.OpenFile(filepath.Join(refused, base64.RawURLEncoding.EncodeToString(hash)), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	defer func() { _ = file.Close() }()
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, "", err
+	defer func() { _ = memory.Close() }()
+	err = syscall.Flock(int(memory.Fd()), syscall.LOCK_EX)
+	content, readErr := io.ReadAll(memory)
+	if err = errors.Join(err, readErr); err != nil {
+		return nil, err
 	}
-	before, err := io.ReadAll(file)
-	if reason = string(bytes.TrimSpace(before)); reason != "" || err != nil {
-		return nil, reason, err
+	reason := string(bytes.TrimSpace(content))
+	if reason == "" {
+		if _, err = memory.WriteAt(bytes.Repeat([]byte(" "), 64), 0); err != nil {
+			return nil, fmt.Errorf("no PIN is tried while that could not be remembered: %w", err)
+		}
+		token, err = crypto11.Configure(config)
+		code, _ := errors.AsType[pkcs11.Error](err)
+		if reason = refusals[code]; reason == "" {
+			if _ = os.Remove(memory.Name()); err != nil {
+				err = fmt.Errorf("open token: %w", err)
+			}
+			return token, err
+		}
+		_, err = memory.WriteAt([]byte(reason), 0)
 	}
-	if _, err := file.WriteAt(bytes.Repeat([]byte(" "), maxReason), 0); err != nil {
-		return nil, "", fmt.Errorf("no attempt is made that cannot be remembered: %w", err)
-	}
-	token, err = crypto11.Configure(config)
-	switch code, _ := errors.AsType[pkcs11.Error](err); code {
-	case pkcs11.CKR_PIN_INCORRECT, pkcs11.CKR_PIN_INVALID, pkcs11.CKR_PIN_LEN_RANGE:
-		reason = "refuses the PIN"
-	case pkcs11.CKR_PIN_LOCKED:
-		reason = "has locked the PIN"
-	default:
-		return token, "", errors.Join(err, os.Remove(file.Name()))
-	}
-	_, err = file.WriteAt([]byte(reason), 0)
-	return nil, reason, err
+	return nil, errors.Join(fmt.Errorf("the token %s in %s: it is not tried again until the file has another one, "+
+		"which a security officer sets where it is locked", reason, pinFile), err)
 }
-
-// maxReason is the room for a reason in bytes.
-const maxReason = 64
 
 // identify returns what the library says which token it is: a URI may name one in several ways.
 func identify(config *crypto11.Config) (string, error) {
 	module := pkcs11.New(config.Path)
 	if module == nil {
-		return "", fmt.Errorf("the library %s cannot be loaded", config.Path)
+		return "", fmt.Errorf("module-path: %s cannot be loaded: want the library that came with the HSM", config.Path)
 	}
 	defer module.Destroy()
 	if err := module.Initialize(); err != nil {
@@ -145,13 +141,10 @@ func identify(config *crypto11.Config) (string, error) {
 		return "", fmt.Errorf("list the slots: %w", err)
 	}
 	for _, slot := range slots {
-		info, err := module.GetTokenInfo(slot)
-		if err != nil {
-			return "", err
-		}
-		if config.TokenLabel != "" && info.Label == config.TokenLabel || config.TokenSerial != "" && info.SerialNumber == config.TokenSerial {
+		if info, err := module.GetTokenInfo(slot); err == nil && // as crypto11 has it
+			(config.TokenLabel != "" && info.Label == config.TokenLabel || config.TokenSerial != "" && info.SerialNumber == config.TokenSerial) {
 			return strings.Join([]string{info.ManufacturerID, info.Model, info.SerialNumber, info.Label}, "\n"), nil
 		}
 	}
-	return "", errors.New("could not find PKCS#11 token")
+	return "", errors.New("could not find PKCS#11 token: compare token or serial with pkcs11-tool --module LIBRARY --list-token-slots")
 }

@@ -21,21 +21,16 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	"sa-controller-manager/internal/atomicfile"
 )
 
 const (
-	// resync is how often --keys-dir is read. A file that is being written is read again soon.
+	// resync is how often --keys-dir is read, and how long it takes until an opening is tried again.
 	resync = 2 * time.Second
 
 	// stopTimeout is for a process that is to end. It is longer than the drain of a socket; one that waits for its
 	// library is killed then.
 	stopTimeout = 5 * time.Second
-
-	// stable is how long a process runs that is started again without delay.
-	stable = time.Minute
 
 	// notServed is a file beside the sockets with a line for each key that does not sign now. Without one there is no
 	// such file.
@@ -45,28 +40,21 @@ const (
 	maxFileBytes = 64 << 10
 )
 
-// restarts are the delays before a process is started again: 1, 2, 4, and then always 8 s.
-func restarts() wait.Backoff { return wait.Backoff{Duration: time.Second, Factor: 2, Steps: 3} }
-
 // A supervisor has a process for each key of --keys-dir. It loads no library of a backend.
 type supervisor struct {
 	keysDir, socketDir, verbosity string
 
 	mu       sync.Mutex
 	follows  map[string]context.CancelFunc // by the name of the key
-	reasons  map[string]string             // why a key does not sign, by its name; why a file or a directory has no effect, by its own
-	unsaid   string                        // why reasons could not be written
+	reasons  map[string]error              // why a key does not sign, by its name; why a file or a directory has no effect, by its own
 	followed sync.WaitGroup
 }
 
 // serve serves the keys until ctx ends.
 func (s *supervisor) serve(ctx context.Context) error {
-	if err := errors.Join(checkDirectory("keys-dir", s.keysDir), checkDirectory("socket-dir", s.socketDir)); err != nil {
-		return err
-	}
-	lock, err := os.Open(s.socketDir)
+	lock, err := os.OpenFile(s.socketDir, syscall.O_DIRECTORY, 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("--socket-dir: %w", err)
 	}
 	defer func() { _ = lock.Close() }()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
@@ -76,13 +64,6 @@ func (s *supervisor) serve(ctx context.Context) error {
 		s.pass(ctx)
 	}
 	s.followed.Wait()
-	return context.Cause(ctx)
-}
-
-func checkDirectory(flag, dir string) error {
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() || !filepath.IsAbs(dir) {
-		return fmt.Errorf("--%s=%s: want the absolute path of a directory that exists", flag, dir)
-	}
 	return nil
 }
 
@@ -100,98 +81,84 @@ func pause(ctx context.Context, duration time.Duration) bool {
 func (s *supervisor) pass(ctx context.Context) {
 	files, err := os.ReadDir(s.keysDir)
 	if err != nil {
-		s.set(ctx, s.keysDir, fmt.Sprintf("--keys-dir: %v: the keys that are served stay", err))
-		return
+		err = fmt.Errorf("--keys-dir: %w: the keys that are served stay", err)
 	}
-	s.set(ctx, s.keysDir, "")
-	there := map[string]bool{}
-	for _, file := range files {
-		if name, is := strings.CutSuffix(file.Name(), ".yaml"); is {
-			there[name] = true
-		}
+	if s.set(ctx, s.keysDir, err); err != nil {
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, stop := range s.follows {
-		if !there[name] {
+		if !slices.ContainsFunc(files, func(file fs.DirEntry) bool { return file.Name() == name+".yaml" }) {
 			stop()
 		}
 	}
-	for name := range there {
-		if s.follows[name] != nil { // or it has not yet ended since the file was removed
+	for _, file := range files {
+		name, is := strings.CutSuffix(file.Name(), ".yaml")
+		if !is || s.follows[name] != nil { // also one that has not yet ended since its file was removed
 			continue
 		}
 		following, stop := context.WithCancel(ctx)
 		s.follows[name] = stop
-		s.followed.Go(func() {
-			s.follow(following, name)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.follows, name)
-		})
+		s.followed.Go(func() { s.follow(following, name) })
 	}
 }
 
 // follow has a process serve the key that is in its file, until ctx ends. A file that has changed takes effect once a
 // second process has proved that the key signs.
 func (s *supervisor) follow(ctx context.Context, name string) {
-	path, served, stop := keyFile(s.keysDir, name), []byte(nil), func() {}
+	path, served, stop := filepath.Join(s.keysDir, name+".yaml"), []byte(nil), func() {}
 	for more := true; more; more = pause(ctx, resync) {
 		file, err := readFile(path)
-		reason := ""
-		switch {
-		case err != nil:
-			reason = fmt.Sprintf("key %s: %v", name, err)
-		case served != nil && bytes.Equal(served, file):
-		default:
+		if err != nil {
+			err = fmt.Errorf("key %s: %w", name, err)
+		} else if served == nil || !bytes.Equal(served, file) {
 			if served != nil {
-				s.run(ctx, name, file, func(said string) { reason = said }, "--check")
+				s.run(ctx, "check", name, file, func(reason error) { err = reason })
 			}
-			if reason == "" && ctx.Err() == nil {
+			if err == nil && ctx.Err() == nil {
 				stop()
 				served, stop = file, s.keep(ctx, name, file)
 			}
 		}
-		s.set(ctx, path, reason)
+		s.set(ctx, path, err)
 	}
 	stop()
-	s.set(ctx, path, "")
+	s.set(ctx, path, nil)
 	klog.FromContext(ctx).Info("Stopped serving a key", "key", name)
+	s.mu.Lock()
+	delete(s.follows, name)
+	s.mu.Unlock()
 }
 
 // keep has a process serve a key, and another one when it has ended, until stop is called, which returns once there is none.
 func (s *supervisor) keep(ctx context.Context, name string, file []byte) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	s.set(ctx, name, fmt.Sprintf("key %s: %s", name, opening))
+	s.set(ctx, name, fmt.Errorf("key %s: %w", name, errOpening))
 	go func() {
 		defer close(ended)
-		delays := restarts()
-		for more := true; more; more = pause(ctx, delays.Step()) {
-			begun := time.Now()
-			s.run(ctx, name, file, func(reason string) { s.set(ctx, name, reason) })
+		for more := true; more; more = pause(ctx, resync) {
+			s.run(ctx, "serve", name, file, func(reason error) { s.set(ctx, name, reason) })
 			_ = os.Remove(socketFile(s.socketDir, name)) // of a process that was killed
-			if time.Since(begun) > stable {
-				delays = restarts()
-			}
 		}
 	}()
 	return func() {
 		cancel()
 		<-ended
-		s.set(ctx, name, "")
+		s.set(ctx, name, nil)
 	}
 }
 
-// run starts a process for a key, and returns when it has ended. The process reports why the key does not sign each
-// time that this changes, "" when it does.
+// run has a process check or serve a key, and returns when it has ended. The process reports why the key does not sign
+// each time that this changes, nil when it does.
 //
 // Nothing of the file is among its arguments, which every user can read.
-func (s *supervisor) run(ctx context.Context, name string, file []byte, reported func(reason string), flags ...string) {
+func (s *supervisor) run(ctx context.Context, task, name string, file []byte, reported func(reason error)) {
 	reports, theirs, err := os.Pipe()
 	if err == nil {
-		args := append([]string{"serve-key", "--socket-dir=" + s.socketDir, "--" + verbosity + "=" + s.verbosity}, flags...)
-		process := exec.CommandContext(ctx, "/proc/self/exe", append(args, "--", name)...) // also when its file was replaced
+		process := exec.CommandContext(ctx, "/proc/self/exe", // also when the file of this one was replaced
+			"key", "--"+verbosity+"="+s.verbosity, "--", task, name, s.socketDir)
 		process.Stdin, process.Stdout, process.Stderr, process.ExtraFiles = bytes.NewReader(file), os.Stderr, os.Stderr, []*os.File{theirs}
 		process.Cancel, process.WaitDelay = func() error { return process.Process.Signal(syscall.SIGTERM) }, stopTimeout
 		process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -199,7 +166,11 @@ func (s *supervisor) run(ctx context.Context, name string, file []byte, reported
 		_ = theirs.Close()
 		var reason string
 		for decoder := json.NewDecoder(reports); decoder.Decode(&reason) == nil; {
-			reported(reason)
+			var said error
+			if reason != "" {
+				said = errors.New(reason)
+			}
+			reported(said)
 		}
 		_ = reports.Close()
 		if err == nil {
@@ -207,30 +178,25 @@ func (s *supervisor) run(ctx context.Context, name string, file []byte, reported
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		reported(fmt.Sprintf("key %s: its process: %v", name, err))
+		reported(fmt.Errorf("key %s: its process: %w", name, err))
 	}
 }
 
-// set keeps why something is not as it should be, "" if it is, and keeps a file of all for a readiness probe.
-func (s *supervisor) set(ctx context.Context, what, reason string) {
+// set keeps why something is not as it should be, nil if it is, and keeps a file of all for a readiness probe.
+func (s *supervisor) set(ctx context.Context, what string, reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	logger := klog.FromContext(ctx)
-	switch before := s.reasons[what]; {
-	case reason == "":
+	s.note(ctx, what, reason)
+	s.note(ctx, notServed, s.say())
+}
+
+// note logs a reason once. The caller holds mu.
+func (s *supervisor) note(ctx context.Context, what string, reason error) {
+	before := s.reasons[what]
+	if s.reasons[what] = reason; reason == nil {
 		delete(s.reasons, what)
-	case reason != before:
-		s.reasons[what] = reason
-		if !strings.HasSuffix(reason, opening) {
-			logger.Error(nil, "Failed to serve a key, trying again", "reason", reason)
-		}
-	}
-	err := s.say()
-	if err == nil {
-		s.unsaid = ""
-	} else if s.unsaid != err.Error() {
-		s.unsaid = err.Error()
-		logger.Error(err, "Failed to say for the readiness probe which keys do not sign, trying again")
+	} else if (before == nil || before.Error() != reason.Error()) && !errors.Is(reason, errOpening) {
+		klog.FromContext(ctx).Error(reason, "Failed to serve a key, trying again; what was served of it before stays")
 	}
 }
 
@@ -245,19 +211,12 @@ func (s *supervisor) say() error {
 	}
 	text := ""
 	for _, what := range slices.Sorted(maps.Keys(s.reasons)) {
-		text += s.reasons[what] + "\n"
+		text += s.reasons[what].Error() + "\n"
 	}
 	if before, _ := os.ReadFile(path); string(before) == text {
 		return nil
 	}
-	err := atomicfile.Write(path, []byte(text), 0o600)
-	if err != nil {
-		_ = os.WriteFile(path, nil, 0o600) // a full disk has room for this
-	}
-	if code, is := errors.AsType[syscall.Errno](err); is { // without the name of a temporary file
-		err = fmt.Errorf("write %s: %w", path, code)
-	}
-	return err
+	return os.WriteFile(path, []byte(text), 0o600) // a full disk has room for an empty one
 }
 
 // readFile reads a regular file, and never waits for the writer of another one.
@@ -273,6 +232,5 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxFileBytes))
 }
 
-// keyFile and socketFile are where the URI and the socket of a key are.
-func keyFile(dir, name string) string    { return filepath.Join(dir, name+".yaml") }
+// socketFile is where the socket of a key is.
 func socketFile(dir, name string) string { return filepath.Join(dir, name+".sock") }

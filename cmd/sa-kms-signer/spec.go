@@ -54,9 +54,7 @@ func parseSpec(name string, file []byte) (spec keySpec, err error) {
 		return spec, fmt.Errorf("want the fields uri and algorithm: %w", err)
 	}
 	u, err := uri.Parse(spec.URI)
-	if err == nil {
-		spec.parsed = u
-	}
+	spec.parsed = u
 	if !slices.Contains(signing.KeyKinds(), spec.Algorithm) {
 		return spec, fmt.Errorf("algorithm %q: want one of %s", spec.Algorithm, strings.Join(signing.KeyKinds(), ", "))
 	}
@@ -84,11 +82,6 @@ func parseSpec(name string, file []byte) (spec keySpec, err error) {
 		}
 	}
 	return spec, nil
-}
-
-// open finds the key in its backend.
-func (s keySpec) open(socketDir string) (crypto.Signer, error) {
-	return schemes[s.parsed.Scheme].open(s.parsed, socketDir)
 }
 
 // shown is the URI for an error, without what may be secret.

@@ -66,14 +66,13 @@ func (t *transit) call(operation string, data map[string]any) (map[string]any, e
 	if err != nil {
 		return nil, fmt.Errorf("token-source: %w", err)
 	}
-	client := t.client.WithNamespace(t.client.Namespace()) // a copy, for its token
-	client.SetToken(string(bytes.TrimSpace(token)))
+	t.client.SetToken(string(bytes.TrimSpace(token)))
 	where := path.Join(t.mount, operation)
 	var answer *api.Secret
 	if data == nil {
-		answer, err = client.Logical().ReadWithContext(context.Background(), where)
+		answer, err = t.client.Logical().ReadWithContext(context.Background(), where)
 	} else {
-		answer, err = client.Logical().WriteWithContext(context.Background(), where, data)
+		answer, err = t.client.Logical().WriteWithContext(context.Background(), where, data)
 	}
 	refused, _ := errors.AsType[*api.ResponseError](err)
 	switch {

@@ -84,7 +84,7 @@ func (k *key) report(err error) {
 		reason = fmt.Sprintf("key %s: %v", k.title, err)
 	}
 	line, _ := json.Marshal(reason)
-	_, _ = k.reports.Write(line) // at once: another goroutine may report
+	_, _ = k.reports.Write(append(line, '\n')) // at once: another goroutine may report
 }
 
 // within ends the process if f does not return in time. Nothing else ends a call of a PKCS#11 library.

@@ -51,7 +51,7 @@ func openPKCS11(u *uri.URI, socketDir string) (crypto.Signer, error) {
 	}
 	token, err := logIn(config, pinFile, filepath.Join(socketDir, "refused-pins"))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open token: %w", err)
 	}
 	pairs, err := token.FindKeyPairs(id, label)
 	switch {
@@ -89,7 +89,7 @@ var refusals = map[pkcs11.Error]string{
 func logIn(config *crypto11.Config, pinFile, refused string) (token *crypto11.Context, err error) {
 	identity, err := identify(config)
 	if err != nil {
-		return nil, fmt.Errorf("open token: %w", err)
+		return nil, err
 	}
 	hash, err := pbkdf2.Key(sha256.New, config.Pin, []byte(identity), 1<<16, sha256.Size) // a slow one: a PIN is short
 	if err != nil {
@@ -114,9 +114,7 @@ func logIn(config *crypto11.Config, pinFile, refused string) (token *crypto11.Co
 		token, err = crypto11.Configure(config)
 		code, _ := errors.AsType[pkcs11.Error](err)
 		if reason = refusals[code]; reason == "" {
-			if _ = os.Remove(memory.Name()); err != nil {
-				err = fmt.Errorf("open token: %w", err)
-			}
+			_ = os.Remove(memory.Name())
 			return token, err
 		}
 		_, err = memory.WriteAt([]byte(reason), 0)

@@ -110,7 +110,9 @@ func (s *supervisor) follow(ctx context.Context, name string) {
 	path, served, stop := filepath.Join(s.keysDir, name+".yaml"), []byte(nil), func() {}
 	for more := true; more; more = pause(ctx, resync) {
 		file, err := readFile(path)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) { // pass finds out whether it was removed
+			continue
+		} else if err != nil {
 			err = fmt.Errorf("key %s: %w", name, err)
 		} else if served == nil || !bytes.Equal(served, file) {
 			if served != nil {

@@ -248,7 +248,7 @@ func TestTokenComesBack(t *testing.T) {
 	if s.signs(t, "active") == nil {
 		t.Error("a key signs without its token")
 	}
-	s.reports(t, "key active ", "key spare ", "the key does not sign: open token")
+	s.reports(t, "key active ", "key spare ", ": open token: ")
 	kill = startRemote(t)
 	eventually(t, "a signature", func() error { return s.signs(t, "active") })
 	s.reports(t)

@@ -218,7 +218,7 @@ func (s *supervisor) say() error {
 	if before, _ := os.ReadFile(path); string(before) == text {
 		return nil
 	}
-	return os.WriteFile(path, []byte(text), 0o600) // a full disk has room for an empty one
+	return errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Rename(path+".new", path)) // a full disk has room for an empty one
 }
 
 // readFile reads a regular file, and never waits for the writer of another one.

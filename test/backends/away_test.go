@@ -138,7 +138,7 @@ func TestModuleWaits(t *testing.T) {
 				}
 				s.reports(t, "key stuck ", "the backend has not answered for 5s")
 			} else {
-				s.reports(t, "key stuck ", "the key is being opened")
+				s.reports(t, "key stuck ", "the backend has not answered for 20s")
 			}
 			nameKey(t, keys, "bad", "nonsense:", "P-256")
 			s.reports(t, "key bad ", "key stuck ")
@@ -205,8 +205,8 @@ func TestFilesCannotBeWritten(t *testing.T) {
 	testutil.Must(t, os.MkdirAll(filepath.Join(probe, "full"), 0o700))
 	s := serveOn(t, keys, sockets, pin)
 	eventually(t, "both errors in the log", func() error {
-		for _, file := range []string{probe + ": ", refused + "/"} {
-			if !strings.Contains(s.Logs(), "open "+file) {
+		for _, file := range []string{"rename " + probe, "open " + refused + "/"} {
+			if !strings.Contains(s.Logs(), file) {
 				return errors.New(s.Logs())
 			}
 		}

@@ -29,7 +29,6 @@ const (
 	StepManager           = "manager"
 	StepControllerManager = component.ControllerManager
 	StepAPIServer         = component.APIServer
-	StepWebhook           = "webhook"
 )
 
 // Config describes the node and what to do with it.
@@ -57,7 +56,7 @@ type Config struct {
 	// ExternalSigner has our process sign kube-apiserver's tokens. If it does so already, that stays
 	// without this.
 	ExternalSigner bool
-	// Registration is how kube-apiserver is to learn of our webhook, "" to decide.
+	// Registration is how kube-apiserver is to learn of our webhook, static or none; "" to decide.
 	Registration registration.Mode
 
 	// Binary is the file on the node that our Pod runs, "" if the image contains the program. Version runs it

@@ -280,7 +280,7 @@ func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags) error {
 }
 
 func newHandbackCommand() *cobra.Command {
-	f := newNodeFlags(StepAPIServer, StepControllerManager, StepWebhook, StepManager)
+	f := newNodeFlags(StepAPIServer, StepControllerManager, StepManager)
 	cmd := &cobra.Command{
 		Use:     "handback",
 		Short:   "Undo a takeover on this node",

@@ -271,7 +271,7 @@ func TestGate(t *testing.T) {
 		"TurnedOff":      {of: "v1.37.2", gates: []string{"A=true", "kube:" + staticGate + "=false"}},
 	} {
 		command := []string{APIServer, Assign(emulatedFlag, strings.Join(tc.emulated, ",")), Assign(gatesFlag, strings.Join(tc.gates, ","))}
-		if on := FilesUnasked(tc.of, command); on != tc.on {
+		if on := ReadsManifests(tc.of, command); on != tc.on {
 			t.Errorf("%s, %s: on: %t", name, tc.reason, on)
 		}
 		f := Files{Name: APIServer, Manifest: bytes.Replace(staticpodtest.Manifest(command), []byte("x:v1.36.3"), []byte("x:"+tc.of), 1)}

@@ -58,7 +58,7 @@ func (c *Config) ensureIdentity(d *desired) cli.Check {
 	return func(ctx context.Context) error {
 		i := identity.NewConfig()
 		i.CertDir, i.Dir, i.From = c.onNode(cmp.Or(d.certDir, i.CertDir)), c.onNode(i.Dir), c.onNode(i.From)
-		i.Say, i.Warn = c.Out, c.Out
+		i.Say = c.Out
 		if err := identity.Ensure(ctx, i); err != nil {
 			return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
 		}

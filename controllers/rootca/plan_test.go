@@ -121,33 +121,6 @@ func TestAUnionHoldsTheFileAsItIs(t *testing.T) {
 	}
 }
 
-func TestReplaces(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	a := newAuthorities(t, "ABC")
-	for name, tc := range map[string]struct{ file, published, known, adds, drops string }{
-		"Same":         {file: "A", published: "A"},
-		"Reordered":    {file: "AB", published: "BA"},
-		"Another":      {file: "B", published: "A", adds: "B", drops: "A"},
-		"Subset":       {file: "A", published: "AB", drops: "B"},
-		"Superset":     {file: "AB", published: "A", adds: "B"},
-		"Overlap":      {file: "B", published: "BA", known: "B A@20m"},
-		"OverlapOfOne": {file: "B", published: "BAC", known: "B A@20m", drops: "C"},
-		"NotPublished": {file: "B", published: "A", known: "B A@20m", adds: "B"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			object := &corev1.Secret{} // as it comes with the permissions
-			if tc.known != "" {
-				object.Data = a.state(t, tc.known, now).encode()
-			}
-			adds, drops, err := Replaces(a.bundle(t, tc.file), a.bundle(t, tc.published), object, now)
-			testutil.Must(t, err)
-			testutil.Check(t, "adds", fingerprints(a.certificates(tc.adds)), adds)
-			testutil.Check(t, "drops", fingerprints(a.certificates(tc.drops)), drops)
-		})
-	}
-}
-
 // texts shows data as a person writes it.
 func texts(data map[string][]byte) map[string]string {
 	shown := map[string]string{}

@@ -8,11 +8,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
@@ -70,19 +68,4 @@ func fingerprints(certificates []*x509.Certificate) string {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(all, ", ")
-}
-
-// Replaces returns which certificates a process with this file would add to a published bundle, and
-// which it would remove, without those that are in overlap by the state. object may be empty.
-func Replaces(file, published *Bundle, object *corev1.Secret, now time.Time) (adds, drops string, err error) {
-	known, _, err := decode(object, now, 0)
-	if err != nil {
-		return "", "", err
-	}
-	isPublished := func(c *x509.Certificate) bool { return contains(published.certificates, c) }
-	adds = fingerprints(slices.DeleteFunc(slices.Clone(file.certificates), isPublished))
-	drops = fingerprints(slices.DeleteFunc(slices.Clone(published.certificates), func(c *x509.Certificate) bool {
-		return contains(file.certificates, c) || known.overlaps(c)
-	}))
-	return adds, drops, nil
 }

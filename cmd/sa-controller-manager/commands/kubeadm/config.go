@@ -40,10 +40,7 @@ type Config struct {
 	ManifestsDir, BackupDir, PatchesDir string
 	// SkipKeyCheck hands back although the key files lack keys that are in use.
 	SkipKeyCheck bool
-	// AcceptFlags are flags of kube-controller-manager that a takeover leaves out instead of
-	// refusing them. Given are all flags to record. Kept are those among them that this one has from the last takeover, and
-	// Reset drops those.
-	AcceptFlags []string
+	// Given are all flags to record. Kept are those among them that this takeover has from the last one, and Reset drops those.
 	Given, Kept []string
 	Reset       bool
 	// Steps are the steps to run; all if empty.

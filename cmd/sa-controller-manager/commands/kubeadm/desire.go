@@ -68,7 +68,9 @@ func (c *Config) desire(o *observed) (*desired, error) {
 	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
 		own = nil
 	}
-	d.kcm = component.Carry(kcm, own, c.AcceptFlags)
+	if d.kcm, err = component.Carry(kcm, own); err != nil && d.written {
+		return nil, err
+	}
 	if d.manifest, d.own = o.manager, o.current; d.written {
 		if err := c.render(o, d, api); err != nil {
 			return nil, err
@@ -144,12 +146,6 @@ func (c *Config) chooseFiles(o *observed, d *desired, m *staticpod.Manifest) err
 
 // render makes our manifest from the other two.
 func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error {
-	if err := d.kcm.Refusal(); err != nil {
-		if c.DryRun {
-			d.kcm.Table(c.Out, nil)
-		}
-		return err
-	}
 	pod := manifests.StaticPodOptions{Image: d.kcm.Image(), Carried: d.kcm.Args, Files: d.kcm.Files}
 	if err := c.ofAPIServer(o, d, api, &pod); err != nil {
 		return err

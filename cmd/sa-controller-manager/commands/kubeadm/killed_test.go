@@ -31,7 +31,7 @@ func (p *controlPlane) writeFirst(t *testing.T, way way, n int) (all int) {
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	everything := func(c *Config) {
-		c.ExternalSigner, c.Rewrite, c.Given = true, true, []string{"--accept-flag=a"}
+		c.ExternalSigner, c.Rewrite, c.Given = true, true, []string{"--token-secrets=auto"}
 	}
 	edited := func(t *testing.T, p *controlPlane) {
 		p.change(t, component.APIServer, "--allow-privileged=true", "--allow-privileged=false")

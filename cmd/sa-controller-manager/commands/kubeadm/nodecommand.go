@@ -255,9 +255,6 @@ func (f *nodeFlags) addTakeover(fs *pflag.FlagSet, p *podFlags) {
 	p.addTo(fs)
 	fs.BoolVar(&f.Reset, "reset", f.Reset, "Keep nothing of the last takeover but what the manifests of the two components ask for. "+
 		"Implies --rewrite. --dry-run shows what goes.")
-	fs.StringArrayVar(&f.AcceptFlags, acceptFlag, f.AcceptFlags,
-		"`name` of a flag of kube-controller-manager to leave out instead of refusing it. May be given more than once. "+
-			"--dry-run shows which flags are refused and accepted.")
 	fs.BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
 		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: "+
 			"replaces its key flags by --service-account-signing-endpoint. Implies --rewrite.")

@@ -515,14 +515,13 @@ func TestProofs(t *testing.T) {
 		},
 		"Key": {
 			pod: here, objects: []runtime.Object{account},
-			dry:     "step 1, manager: kube-apiserver does not accept the key of /etc/kubernetes/pki/sa.key (",
-			waiting: "step 1, manager: kube-apiserver does not accept the key of /etc/kubernetes/pki/sa.key (",
+			dry:     "step 1, manager: kube-apiserver refuses tokens of key in /etc/kubernetes/pki/sa.key: ",
+			waiting: "step 1, manager: kube-apiserver refuses tokens of key in /etc/kubernetes/pki/sa.key: ",
 		},
 		"RootCA": {
 			pod: here, objects: []runtime.Object{account, published(anotherCA)}, accepts: true,
-			dry: "step 1, manager: our process would change ConfigMap kube-root-ca.crt of every namespace to the certificates in " +
-				"/etc/kubernetes/pki/ca.crt (added: ",
-			waiting: "step 1, manager: our process would change ConfigMap kube-root-ca.crt of every namespace",
+			dry:     "step 1, manager: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, so that Pods there",
+			waiting: "step 1, manager: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, so that Pods there",
 		},
 		"Passes": {
 			pod: here, objects: []runtime.Object{account, published(theRootCA())}, accepts: true, waiting: "step 1, manager: the identity of",

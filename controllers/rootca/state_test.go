@@ -40,7 +40,8 @@ func TestPlan(t *testing.T) {
 		},
 		"BothEnd": {file: "C", known: "C BA@0s", published: "C", state: "C", ended: "BA"},
 		"ChangedAtTheEnd": {
-			reason: "what is over does not join what begins", file: "C", known: "B A@-1s", published: "CB", state: "C B@1h0m0s", began: "B", ended: "A",
+			reason: "what is over does not join what begins",
+			file:   "C", known: "B A@-1s", published: "CB", state: "C B@1h0m0s", began: "B", ended: "A",
 		},
 		"ShrunkInOverlap": {
 			reason: "a certificate that leaves the file without a successor has a whole overlap, too",

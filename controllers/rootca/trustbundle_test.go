@@ -272,8 +272,8 @@ func TestSecondTrustBundlePublisher(t *testing.T) {
 		testutil.Check(t, "requests in an hour", slices.Repeat([]string{"create BA"}, attempts), w.requests())
 		w.checkCounts()
 		_, err = w.Check()
-		const problem = "another client keeps deleting the ClusterTrustBundle BA, which is created again less and less often, up to once a minute: " +
-			"if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
+		const problem = "another client keeps deleting the ClusterTrustBundle BA, which is created again less and less often, " +
+			"up to once a minute: if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
 		testutil.Check(t, "readiness", problem, w.named(fmt.Sprint(err)))
 		testutil.Check(t, "Events", []string{"BA: Warning SecondTrustBundlePublisher: " + problem}, slices.Compact(w.events()))
 		testutil.Check(t, "replaced", map[string]float64{"clustertrustbundles": attempts + 6},

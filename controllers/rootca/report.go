@@ -25,11 +25,12 @@ const shownFingerprints = 8
 // report logs and records as Events which overlaps begin and end with a decision.
 func (c *BundleController) report(ctx context.Context, decided *decision) {
 	logger := klog.FromContext(ctx)
-	if began := fingerprints(decided.began); began != "" {
-		until := decided.state.previous[0].until.Format(time.RFC3339) // those that begin now end last
-		logger.Info("Root CA changed, publishing the previous one beside it", "previous", began, "until", until)
+	if len(decided.began) > 0 {
+		previous := fingerprints(decided.state.previous) // all of them, because the end of earlier ones has moved
+		until := decided.state.until.Format(time.RFC3339)
+		logger.Info("Root CA changed, publishing the previous one beside it", "previous", previous, "until", until)
 		c.Recorder.Normal(c.Process, "RootCAOverlapBegan",
-			fmt.Sprintf("the root CA has changed; the previous one (%s) is published beside it until %s", began, until))
+			fmt.Sprintf("the root CA has changed; the previous one (%s) is published beside it until %s", previous, until))
 	}
 	if returned := fingerprints(decided.returned); returned != "" {
 		logger.Info("Root CA file is an earlier one", "certificates", returned)

@@ -66,8 +66,8 @@ func (p *controlPlane) nodeFlags(t *testing.T) []string {
 func TestTakeoverCommand(t *testing.T) {
 	t.Parallel()
 	const (
-		extra   = "Error: --extra-arg: our process would not start: "
-		carried = "Error: our process would not start with what is carried over from kube-controller-manager: "
+		extra   = "Error: our process would not start with --extra-arg and what is carried over from kube-controller-manager: "
+		carried = "Error: our process would not start with --extra-arg and what is carried over from kube-controller-manager: "
 		magic   = "--service-account-magic=1"
 		inImage = "--root-ca-file=/in/the/image.crt"
 		binary  = "/opt/sa-controller-manager"

@@ -13,7 +13,8 @@
 // verifies. Any other answer ends like none: with a signing.UnavailableError.
 //
 // While a signer is away, one caller at a time tries it, for 2 s at most; all others fail at once. The
-// first good answer ends the outage. Verification needs no signer.
+// first good answer ends the outage. One in which the signer may serve other callers, because an answer did not verify or
+// the claims of Watch's probe were refused, is ended by Watch alone. Verification needs no signer.
 package remote
 
 import (
@@ -26,6 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
@@ -53,7 +55,8 @@ type Client struct {
 	mu      sync.Mutex
 	signers map[string]*signer // by NAME
 
-	tried sync.Map // the IDs of the keys that Watch has tried
+	tried   sync.Map // the IDs of the keys that Watch has tried
+	missing sync.Map // since when a NAME has no socket
 }
 
 // NewClient returns a Client that connects when it is used. sockets may have others each time; counted
@@ -78,13 +81,19 @@ type signer struct {
 	trial  sync.Mutex
 	// errors counts those in a row that began no outage.
 	errors atomic.Int32
+	// lied is that an answer since the last probe did not verify.
+	lied atomic.Bool
+	// fails and signs bound the lines in the log, of which callers decide how many changes there are.
+	fails, signs rate.Sometimes
+	changes      atomic.Int64
 }
 
 type outage struct {
 	since  time.Time
 	reason string
-	// refused is that the claims of Watch's probe were: another caller may get a token, which does not end it.
-	refused bool
+	// partial is that another caller may get a token, which does not end it: the claims of Watch's probe were refused, or
+	// an answer did not verify.
+	partial bool
 }
 
 // signer returns the signer with this name. One whose path has changed is another one.
@@ -104,6 +113,7 @@ func (c *Client) signer(name string) (*signer, error) {
 		return nil, fmt.Errorf("--%s has no socket for this key", SocketsFlag)
 	}
 	s := &signer{path: path, pending: make(chan struct{}, maxPending)}
+	s.fails.Interval, s.signs.Interval = time.Second, time.Second
 	conn, err := grpc.NewClient("passthrough:///"+name,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // nothing leaves the host
 		grpc.WithAuthority("localhost"),

@@ -8,6 +8,7 @@ import (
 	"encoding/asn1"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -18,6 +19,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
@@ -192,6 +195,71 @@ func TestProbeIsRefused(t *testing.T) {
 				t.Errorf("it signs, and is away: %s", reason)
 			}
 		})
+	}
+}
+
+// TestLies: a signer that signs for our probe alone is away, and callers decide neither how often that is logged nor
+// when it ends.
+func TestLies(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	key := s.pinned(t)
+	lies := func(ctx context.Context) {
+		for i := range 50 {
+			header := fmt.Sprintf(`{"alg":"ES256","kid":"another-%d","typ":"JWT"}`, i)
+			s.Set(func(b *signertest.Behaviour) { b.Header = header })
+			if _, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(0)); err == nil {
+				t.Error("what another key has signed has left")
+			}
+		}
+		s.Set(func(b *signertest.Behaviour) { b.Header = `{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT"}` })
+		if _, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(0)); err != nil {
+			t.Errorf("a caller that it serves: %v", err)
+		}
+	}
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, stop := context.WithTimeout(klog.NewContext(t.Context(), logger), time.Minute)
+	defer stop()
+	began, probes, backAt := time.Now(), 0, 0
+	s.client.Watch(ctx, remote.Watch{
+		Ring: func() *signing.Ring { return signing.NewRing(key.As(signing.Active)) },
+		Probe: func(ctx context.Context, key *signing.PrivateKey) error {
+			_, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(1))
+			if probes++; probes <= 3 {
+				lies(ctx)
+			}
+			return err
+		},
+		Away: func(_ *signing.PrivateKey, reason string) {
+			if !strings.Contains(reason, "which is not pinned") || probes != 1 {
+				t.Errorf("away after %d probes: %s", probes, reason)
+			}
+		},
+		Back: func(*signing.PrivateKey) {
+			backAt = probes
+			stop()
+		},
+	})
+	if backAt != 4 {
+		t.Errorf("back after %d probes, want 4: callers got wrong signatures during the first three", backAt)
+	}
+	lines := strings.Count(logger.GetSink().(ktesting.Underlier).GetBuffer().String(), "\n")
+	if most := 2 + int(time.Since(began)/time.Second); lines > most {
+		t.Errorf("%d lines, want %d at most", lines, most)
+	}
+}
+
+// TestSocketIsRemoved: a signer that has left the file of sockets is away for longer and longer.
+func TestSocketIsRemoved(t *testing.T) {
+	t.Parallel()
+	key := signing.RemoteKey("gone", testkeys.Parse(testkeys.P256()).Public(), nil)
+	client := remote.NewClient(func() remote.Sockets { return nil }, nil)
+	for before := time.Duration(-1); before < 20*time.Millisecond; {
+		reason, lasted := client.Away(key)
+		if !strings.Contains(reason, "has no socket for this key") || lasted < before {
+			t.Fatalf("away for %s after %s: %s", lasted, before, reason)
+		}
+		before = lasted
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
@@ -28,7 +29,7 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 	if err != nil {
 		return "", "", unavailable(name, key, err.Error())
 	}
-	if away := s.outage.Load(); away != nil && !away.refused {
+	if away := s.outage.Load(); away != nil && !away.partial {
 		if !s.trial.TryLock() {
 			return "", "", unavailable(name, key, away.reason)
 		}
@@ -45,7 +46,7 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 		}
 		return "", "", unavailable(name, key, fmt.Sprintf("it has %d signatures to make already", maxPending))
 	}
-	begun := time.Now()
+	begun, lied := time.Now(), false
 	response, err := s.client.Sign(bounded, &externaljwtv1.SignJWTRequest{Claims: payload})
 	c.metrics.took.WithLabelValues(key.ID).Observe(time.Since(begun).Seconds())
 	switch {
@@ -62,12 +63,14 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 		}
 	default:
 		err = check(key, response.GetHeader(), payload, response.GetSignature())
+		lied = err != nil
 	}
 	if err != nil {
-		s.began(ctx, name, key, err.Error(), false)
+		s.lied.CompareAndSwap(false, lied)
+		s.began(ctx, name, key, err.Error(), lied)
 		return "", "", unavailable(name, key, err.Error())
 	}
-	if away := s.outage.Load(); away == nil || !away.refused {
+	if away := s.outage.Load(); away == nil || !away.partial {
 		s.ended(ctx, name, key)
 	}
 	return response.GetHeader(), response.GetSignature(), nil
@@ -144,8 +147,8 @@ func isDER(signature string) bool {
 }
 
 // began logs an outage once for each reason.
-func (s *signer) began(ctx context.Context, name string, key signing.PublicKey, reason string, refused bool) {
-	now := &outage{since: time.Now(), reason: reason, refused: refused}
+func (s *signer) began(ctx context.Context, name string, key signing.PublicKey, reason string, partial bool) {
+	now := &outage{since: time.Now(), reason: reason, partial: partial}
 	if known := s.outage.Load(); known != nil {
 		if known.reason == reason {
 			return
@@ -153,13 +156,19 @@ func (s *signer) began(ctx context.Context, name string, key signing.PublicKey, 
 		now.since = known.since
 	}
 	s.outage.Store(now)
-	klog.FromContext(ctx).Info("The process that has a signing key does not sign", "signer", name, "keyID", key.ID, "reason", reason)
+	s.log(ctx, &s.fails, "The process that has a signing key does not sign", "signer", name, "keyID", key.ID, "reason", reason)
 }
 
 func (s *signer) ended(ctx context.Context, name string, key signing.PublicKey) {
 	s.errors.Store(0)
 	if known := s.outage.Swap(nil); known != nil {
-		klog.FromContext(ctx).Info("The process that has a signing key signs again",
+		s.log(ctx, &s.signs, "The process that has a signing key signs again",
 			"signer", name, "keyID", key.ID, "after", time.Since(known.since).Round(time.Second))
 	}
+}
+
+// log writes a line a second at most, with the number of changes since the last one.
+func (s *signer) log(ctx context.Context, lines *rate.Sometimes, message string, values ...any) {
+	s.changes.Add(1)
+	lines.Do(func() { klog.FromContext(ctx).Info(message, append(values, "changes", s.changes.Swap(0))...) })
 }

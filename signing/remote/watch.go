@@ -135,6 +135,7 @@ func (c *Client) probed(ctx context.Context, key *signing.PrivateKey, err error)
 	s, unknown := c.signer(name)
 	switch away, ok := errors.AsType[*signing.UnavailableError](err); {
 	case unknown != nil:
+	case s.lied.Swap(false) && err == nil: // to a caller
 	case ok:
 		s.began(ctx, name, key.Public(), away.Reason, away.Refused)
 	case err != nil:
@@ -149,8 +150,11 @@ func (c *Client) away(key *signing.PrivateKey) outage {
 	name, _ := signing.ParseSigner(key.Signer())
 	s, err := c.signer(name)
 	if err != nil {
-		return outage{since: time.Now(), reason: err.Error()}
+		since, _ := c.missing.LoadOrStore(name, time.Now())
+		began, _ := since.(time.Time)
+		return outage{since: began, reason: err.Error()}
 	}
+	c.missing.Delete(name)
 	if away := s.outage.Load(); away != nil {
 		return *away
 	}

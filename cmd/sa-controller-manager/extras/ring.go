@@ -91,6 +91,7 @@ func (e *extras) buildBackends(p *app.Part) error {
 			Changed: func() {
 				if e.consistency != nil {
 					e.consistency.RingChanged()
+					e.Probe.Reconnected() // kube-apiserver is asked again at once
 				}
 			},
 			Unpinned: func(key *signing.PrivateKey, ids []string) {

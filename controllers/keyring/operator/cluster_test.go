@@ -314,6 +314,19 @@ func TestRotateToASigner(t *testing.T) {
 	}
 }
 
+// TestRotateRefusesBeforeItWaits: a key that was next once cannot come after the next one, whatever is waited for.
+func TestRotateRefusesBeforeItWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withSigner(testkeys.P256Other())
+	w.show("cp-1", 0)
+	w.must(w.Next(t.Context(), Successor{Signer: "kep740:hsm"}))
+	w.show("cp-1", 0)
+	w.must(w.Next(t.Context(), Successor{Algorithm: "P-384"}))
+	w.Progress = func(what string, _ time.Duration) { t.Errorf("it waits: %s", what) }
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{Next: Successor{Signer: "kep740:hsm"}, Wait: true}), "was withdrawn before")
+}
+
 func TestPinRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

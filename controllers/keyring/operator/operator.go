@@ -102,6 +102,9 @@ func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 	}
 	key, _ := state.Next()
 	made, err := o.make(ctx, options.Next, key)
+	if err == nil { // what refuses the key after the next one refuses it before a wait
+		_, err = ring.Rotate(state, made, o.Clock.Now())
+	}
 	if err != nil {
 		return err
 	}

@@ -113,13 +113,18 @@ func (w *world) leak(t *testing.T) {
 	w.accepted(t)
 }
 
-func newWorld(t *testing.T) *world {
+// newWorld starts them. The ring is made with the flags given, or those of a key of the transit engine.
+func newWorld(t *testing.T, ring ...string) *world {
 	t.Helper()
+	if ring == nil {
+		ring = []string{"--key=kep740:bao", "--next-key=none"}
+	}
 	w := &world{dir: t.TempDir(), bao: newVault(t)}
 	testutil.Must(t, errors.Join(os.Mkdir(w.path("keys"), 0o700), os.Mkdir(w.path("run"), 0o700)))
 	nameKey(t, w.path("keys"), "bao", makeTransit(t, w.bao, "bao", "P-256"), "P-256")
 	write(t, w.path("sockets.yaml"),
-		fmt.Sprintf("schemaVersion: 1\nsockets:\n  bao: %s\n  hsm: %s\n", w.path("run/bao.sock"), w.path("run/hsm.sock")))
+		fmt.Sprintf("schemaVersion: 1\nsockets:\n  bao: %s\n  hsm: %s\n  spare: %s\n", w.path("run/bao.sock"), w.path("run/hsm.sock"),
+			w.path("run/spare.sock")))
 	w.startHelper(t)
 	t.Cleanup(func() { _, _ = w.helper.Kill() })
 	var err error
@@ -127,7 +132,7 @@ func newWorld(t *testing.T) *world {
 	testutil.Must(t, err)
 	w.cluster, err = devcluster.Start(t.Context(),
 		devcluster.Options{ExternalSigner: true, BeforeAPIServer: func(c *devcluster.Cluster) (err error) {
-			if err := w.keys(t.Context(), "init", "--key=kep740:bao", "--next-key=none"); err != nil {
+			if err := w.keys(t.Context(), append([]string{"init"}, ring...)...); err != nil {
 				return err
 			}
 			// The manager may see the end of a dead account before it sees its Secret.
@@ -171,14 +176,7 @@ func (w *world) rotateTo(t *testing.T, name string) {
 		w.keys(t.Context(), "next", "--key=kep740:"+name, kubeconfig),
 		w.keys(t.Context(), "rotate", "--wait", "--next-key=none", "--cache-age=0s", kubeconfig),
 	))
-	previous := w.tokens[len(w.tokens)-1].KeyID
-	eventually(t, "a token of the new key", func() error {
-		w.signs(t)
-		if w.tokens[len(w.tokens)-1].KeyID == previous {
-			return errors.New("the previous key signs")
-		}
-		return nil
-	})
+	w.signsWithAnotherKey(t)
 }
 
 func (w *world) startHelper(t *testing.T) {

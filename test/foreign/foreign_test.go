@@ -99,7 +99,7 @@ func (w *world) shows(ctx context.Context, reason string, unpinned float64) erro
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(ready, state) || !strings.Contains(ready, reason) {
+	if !strings.Contains(ready, state) || !strings.Contains(ready, reason) || reason == "" && strings.Contains(ready, "not confirmed") {
 		return fmt.Errorf("readiness does not have %q and %q:\n%s", state, reason, ready)
 	}
 	metrics, err := w.manager.Metrics(ctx)
@@ -204,7 +204,7 @@ func TestMisbehaviour(t *testing.T) {
 			if tc.does == nil {
 				w.Start(t)
 			}
-			testutil.Must(t, w.await(t, time.Minute, "", 0))
+			testutil.Must(t, w.await(t, limit, "", 0))
 		})
 	}
 	t.Run("LostForGood", func(t *testing.T) { w.lost(t, "--force") })

@@ -124,8 +124,7 @@ func (c *Config) chooseFiles(o *observed, d *desired, m *staticpod.Manifest) err
 	switch {
 	case before == registration.URL || before == registration.Service:
 		return fmt.Errorf("our manifest has --%s=%s, and a takeover registers from files; first run: kubeadm handback", registrationFlag, before)
-	case c.Registration != "":
-		d.files = c.Registration == registration.Static
+	case c.KeepPlugin:
 	case o.manager != nil && !c.Rewrite:
 		d.files = now || before == registration.Static
 	default:

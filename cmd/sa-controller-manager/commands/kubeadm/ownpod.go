@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -73,6 +74,8 @@ func (p *podFlags) validate() []error {
 			found.Add(extraArgFlag, arg, "must be a flag, --name=value")
 		} else if flagOf(arg) == tokenSecretsFlag {
 			found.Add(extraArgFlag, arg, "is a flag of this command itself")
+		} else if flagOf(arg) == registrationFlag && arg != component.Assign(registrationFlag, string(registration.None)) {
+			found.Add(extraArgFlag, arg, "must be left out, or none, which leaves kube-apiserver its plugin: a takeover registers from files")
 		} else if _, err := filesOf(arg); err != nil {
 			found.Add(extraArgFlag, arg, err.Error())
 		}

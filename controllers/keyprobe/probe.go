@@ -136,15 +136,24 @@ func (a *Prober) anyAccount() (*corev1.ServiceAccount, error) {
 		return account, nil
 	}
 	accounts, err := a.accounts.List(labels.Everything())
+	i := slices.IndexFunc(accounts, func(account *corev1.ServiceAccount) bool { return account.DeletionTimestamp == nil })
+	if i < 0 {
+		return nil, cmp.Or(err, errors.New("there is no service account yet to prove it with"))
+	}
+	return accounts[i], nil
+}
+
+// PublishedKeys reads the keys that a kube-apiserver publishes. get asks it for a path.
+func PublishedKeys(ctx context.Context, get func(ctx context.Context, path string) ([]byte, error)) ([]signing.PublicKey, error) {
+	var keys []signing.PublicKey
+	document, err := get(ctx, signing.JWKSPath)
+	if err == nil {
+		keys, err = signing.ParseJWKS(document)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("list cached service accounts: %w", err)
+		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
 	}
-	for _, account := range accounts {
-		if account.DeletionTimestamp == nil {
-			return account, nil
-		}
-	}
-	return nil, errors.New("there is no service account yet to prove it with")
+	return keys, nil
 }
 
 // LookUpIssuer returns the issuer that kube-apiserver expects in bound tokens (OpenID

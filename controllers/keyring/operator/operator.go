@@ -65,10 +65,8 @@ func (o *Operator) make(ctx context.Context, s Successor, after ring.Key) (*ring
 	case s.Signer != "":
 		key, err = o.Pin(ctx, s.Signer, s.BoundOnly)
 	case kind == "":
-		return nil, &ring.Refusal{
-			Reason: fmt.Sprintf("key %s is in another process (%s), and so must be the one after it", after.ID, after.Signer),
-			Remedy: "name it (keys rotate --next-key=kep740:NAME, keys next --key=kep740:NAME), or give --next-key=none",
-		}
+		return nil, ring.Refuse(fmt.Sprintf("key %s is in another process (%s), and so must be the one after it", after.ID, after.Signer),
+			"name it (keys rotate --next-key=kep740:NAME, keys next --key=kep740:NAME), or give --next-key=none")
 	default:
 		key, err = signing.GenerateKey(kind)
 	}
@@ -122,7 +120,7 @@ func (o *Operator) rotate(ctx context.Context, key ring.Key, made *ring.Key, opt
 		return err
 	}
 	if next, _ := state.Next(); next.ID != key.ID {
-		return &ring.Refusal{Reason: "the ring was changed meanwhile, and key " + key.ID + " is not next", Remedy: "run the command again"}
+		return ring.Refuse("the ring was changed meanwhile, and key "+key.ID+" is not next", "run the command again")
 	}
 	published, err := o.mayUse(ctx, state, key, options.Without)
 	if err == nil && !options.Force {
@@ -225,44 +223,35 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 	if err != nil {
 		return err
 	}
-	if key.Foreign() {
-		if i := slices.IndexFunc(published.Entries, func(entry consistency.Entry) bool { return !entry.Signer }); i >= 0 {
-			return &ring.Refusal{
-				Reason: fmt.Sprintf("key %s has an ID that %s has chosen, and kube-apiserver on host %s has key files, in which it finds no such key",
-					key.ID, key.Signer, published.Entries[i].Host),
-				Remedy: "have every kube-apiserver use our external signer first",
-			}
-		}
+	i := slices.IndexFunc(published.Entries, func(entry consistency.Entry) bool { return !entry.Signer })
+	if key.Foreign() && i >= 0 {
+		return ring.Refuse(fmt.Sprintf("key %s has an ID that %s has chosen, and kube-apiserver on host %s has key files, in which it finds "+
+			"no such key", key.ID, key.Signer, published.Entries[i].Host), "have every kube-apiserver use our external signer first")
 	}
 	return o.change(ctx, state, without, func(state ring.State) (ring.State, error) { return ring.Next(state, *key, o.Clock.Now()) })
 }
 
-// Rollback goes back to the key that the last rotation retired. next is for a ring whose next key is of
-// another kind than that.
-func (o *Operator) Rollback(ctx context.Context, next Successor, without []string) error {
+// Rollback goes back to the key that the last rotation retired.
+func (o *Operator) Rollback(ctx context.Context, without []string) error {
 	state, err := o.read()
 	if err != nil {
 		return err
 	}
-	after, err := ring.Rollback(state, nil, o.Clock.Now())
+	rollback := func(state ring.State) (ring.State, error) { return ring.Rollback(state, o.Clock.Now()) }
+	after, err := rollback(state)
 	if err != nil {
 		return err
 	}
 	previous, _ := state.Key(state.Previous)
-	var key *ring.Key
-	if _, keeps := after.Next(); !keeps {
-		if key, err = o.make(ctx, next, previous); err != nil {
-			return err
-		}
-	}
 	published, err := o.mayUse(ctx, state, previous, without)
-	if withdrawn, ok := state.Next(); err == nil && ok && key != nil {
-		err = published.MayWithdraw(withdrawn)
+	_, keeps := after.Next()
+	if next, ok := state.Next(); err == nil && ok && !keeps {
+		err = published.MayWithdraw(next)
 	}
 	if err != nil {
 		return err
 	}
-	return o.change(ctx, state, without, func(state ring.State) (ring.State, error) { return ring.Rollback(state, key, o.Clock.Now()) })
+	return o.change(ctx, state, without, rollback)
 }
 
 // Forget has no step wait for a host any more.

@@ -141,16 +141,13 @@ func newRollbackCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Go back to the key that signed before the last rotation",
 		Long: `Go back to the key that the last "keys rotate" retired, once. The key that signs now is
 retired: its tokens stay valid. As for a rotation, every known host must have the key and be
-able to sign with it, and every kube-apiserver must accept it. If the next key is of
-another kind, it is replaced too: it would lead to what was just undone.`,
+able to sign with it, and every kube-apiserver must accept it. A next key of another kind is
+withdrawn, because it would lead to what was just undone: "keys next" makes another one.`,
 	}
 	o := newCommandOptions(cmd, client)
 	o.asks = true
-	o.addNextKey(cmd, "the next key, if that has to be replaced")
 	o.addWithoutHost(cmd)
-	return o.steps(cmd, nil, func(ctx context.Context, op *operator.Operator) error {
-		return op.Rollback(ctx, o.successor(), o.without)
-	})
+	return o.steps(cmd, nil, func(ctx context.Context, op *operator.Operator) error { return op.Rollback(ctx, o.without) })
 }
 
 func (o *commandOptions) addNextKey(cmd *cobra.Command, what string) {

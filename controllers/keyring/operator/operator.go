@@ -35,7 +35,7 @@ type Operator struct {
 	Host string
 	// Relying is what relying parties outside of the cluster read.
 	Relying Relying
-	// Progress, if not nil, is called with what a step waits for, and for how long at most if that is
+	// Progress is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)
 }
@@ -79,9 +79,10 @@ func (o *Operator) make(ctx context.Context, s Successor, after ring.Key) (*ring
 
 // RotateOptions select what Rotate waits for and asks.
 type RotateOptions struct {
-	Next  Successor // the key after the next one
-	Wait  bool
-	Force bool // ignore caches
+	Next      Successor     // the key after the next one
+	OlderThan time.Duration // leave a younger active key
+	Wait      bool
+	Force     bool // ignore caches
 	// Lost, if not nil, is called in place of waiting for caches, with what would refuse the rotation, when no host could
 	// sign with the active key for ten minutes.
 	Lost    func(caches error)
@@ -95,6 +96,12 @@ func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 	if err != nil {
 		return err
 	}
+	active := state.Active()
+	since := fmt.Sprintf("key %s is active since %s", active.ID, active.ActivatedAt.UTC().Format(time.RFC3339))
+	// A key that was activated in the future is of a wrong clock: it may be as old as any.
+	if age := o.Clock.Since(active.ActivatedAt); options.OlderThan > 0 && age < options.OlderThan && age > -ring.ClockSkew {
+		return &ring.Refusal{Reason: since, Remedy: "which is less than " + options.OlderThan.String(), Done: true}
+	}
 	if _, err := ring.Rotate(state, nil, o.Clock.Now()); err != nil {
 		return err
 	}
@@ -105,11 +112,14 @@ func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 	}
 	for wait := (waiting{}); ; {
 		err := o.rotate(ctx, key, made, options)
-		if err == nil || !options.Wait || !o.await(ctx, err, &wait) {
-			if cause := context.Cause(ctx); err != nil && cause != nil {
+		if err == nil {
+			return nil
+		}
+		if !options.Wait || !o.await(ctx, err, &wait) {
+			if cause := context.Cause(ctx); cause != nil {
 				err = fmt.Errorf("the key was not rotated: %w (%w)", err, cause)
 			}
-			return err
+			return fmt.Errorf("%w; %s", err, since)
 		}
 	}
 }

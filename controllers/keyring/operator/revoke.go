@@ -211,7 +211,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 			return notes, errors.Join(fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export "+
 				"--kubeadm) and restart it; with the external signer, start our process on that host; then run the command again", still), unasked)
 		}
-		o.progress("still accepted by "+still, 0)
+		o.Progress("still accepted by "+still, 0)
 	}
 }
 

@@ -31,11 +31,10 @@ takes a change within 15 s, without a restart.
 
 One key is always ahead: the next key is published long before it signs.
 
-Every command may be interrupted and run again. One that refuses says what to do. Change the
-ring on one control-plane node and bring the file to the others with "keys import".
+Every command may be interrupted and run again. Change the ring on one control-plane node and
+bring the file to the others with "keys import".
 
-Exit code: 0 if it is done or nothing is to be done, 1 if it was refused or could not be
-done, and 2 if "list" has found something that is wrong.`
+Exit code: 0 if it is done or nothing is to be done, 1 if not, 2 if "list" has findings.`
 
 // commandOptions are the flags that the commands share.
 type commandOptions struct {

@@ -55,22 +55,15 @@ the other nodes. Modes and owners stay; a new sa.key gets mode 0600.`,
 	return cmd
 }
 
-const importExamples = `  # On the second node, with a copy of the first one's ring.
-  sa-controller-manager keys import --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json copy.json
-
-  # The ring was changed on both nodes. Then bring the result to the node that the copy is from.
-  sa-controller-manager keys import --service-account-key-ring=ring.json --join-fork copy.json`
-
 // newImportCommand imports the ring of another node.
 func newImportCommand(client cli.ClientFunc) *cobra.Command {
 	var options operator.ImportOptions
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Replace the ring by a newer copy of it, such as that of another node",
-		Long: `Replace the ring by a newer copy of it, such as that of the node on which it is rotated. If there is
-none, it is made. A copy is refused that is older, or that has not come from the ring that is
-here; with --kubeconfig also one that is older than the ring that this host has used, or that
-has come from no ring that is published.
+		Long: `Replace the ring by a newer copy of it. If there is none, it is made. A copy is refused that has
+not come from the ring that is here; with --kubeconfig also one that is older than the ring
+that this host has used, or that has come from no ring that is published.
 
 --join-fork is the way out of a ring that was changed in two places: the ring here goes on
 signing with its key, and the keys that only the copy has become retired ones. Bring the
@@ -78,7 +71,7 @@ result to the place that the copy is from. --accept-older makes a backup the new
 where no host has a newer one.
 
 The FILE has private keys. Remove it when it is imported.`,
-		Example: importExamples,
+		Example: `  sa-controller-manager keys import --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json copy.json`,
 		Args:    cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)

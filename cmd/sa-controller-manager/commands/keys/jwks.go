@@ -43,15 +43,14 @@ could not be read. No permission is needed in a cluster, but for --check=cluster
 const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
   sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json
 
-  # The document that leads to it.
-  sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub \
-    --discovery --service-account-issuer=https://issuer.example.com --jwks-uri=https://issuer.example.com/keys.json
-
-  # Is it published as it should be? By kube-apiserver?
+  # Are they published as they should be? By kube-apiserver?
   sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
     --check=https://issuer.example.com/keys.json
   sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
     --check=cluster --kubeconfig=/etc/kubernetes/admin.conf`
+
+// checkTimeout is how long --check may take.
+const checkTimeout = 10 * time.Second
 
 // jwksOptions are the flags of "keys jwks".
 type jwksOptions struct {
@@ -62,13 +61,12 @@ type jwksOptions struct {
 	uri        string
 	check      string
 	caFile     string
-	timeout    time.Duration
 	output     cli.Output
 }
 
 // NewJWKSCommand is the command "keys jwks", which the kubectl plugin has too.
 func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
-	o := &jwksOptions{timeout: 10 * time.Second}
+	o := &jwksOptions{}
 	cmd := &cobra.Command{
 		Use:     "jwks",
 		Short:   "Print the public keys for relying parties, or compare what is published with them",
@@ -89,7 +87,6 @@ func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
 	cmd.Flags().StringVar(&o.check, "check", o.check, "Compare the JWKS at this `place` with the keys: an https URL, a file, "+
 		"or \"cluster\" for kube-apiserver's.")
 	AddCAFile(cmd, &o.caFile)
-	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --check may take.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")
 	cmd.Flags().Lookup("output").Usage = "With --check, the format: \"table\", \"json\" or \"yaml\"."
 	return cmd
@@ -112,7 +109,6 @@ func (o *jwksOptions) validate(cmd *cobra.Command) []error {
 	if !o.discovery && o.uri != "" {
 		p.Add("jwks-uri", o.uri, "is for --discovery")
 	}
-	p.Positive("timeout", o.timeout)
 	return append(p, o.keys.Validate()...)
 }
 
@@ -141,7 +137,7 @@ func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, st
 }
 
 func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring []signing.Key, stdout, stderr io.Writer) error {
-	ctx, cancel := cli.AnswerWithin(ctx, o.timeout)
+	ctx, cancel := cli.AnswerWithin(ctx, checkTimeout)
 	defer cancel()
 	published, err := ReadPublished(ctx, client, &o.connection, o.check, o.caFile)
 	if err != nil {
@@ -212,18 +208,16 @@ func Print(w io.Writer, lines []Line, output string) error {
 		printers.Head
 		Keys []Line `json:"keys"`
 	}{printers.Of("KeyComparison"), lines}
-	return printers.Document(w, output, document, func() string { return table(lines) })
-}
-
-func table(lines []Line) string {
-	var b strings.Builder
-	table := printers.Table(&b)
-	fmt.Fprintln(table, "KEY-ID\tALGORITHM\tSTATE\tRESULT\tDETAIL")
-	for _, line := range lines {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n",
-			printers.OrNone(line.ID), printers.OrNone(line.Algorithm), printers.OrNone(string(line.State)), line.Result,
-			printers.Printable(line.Detail))
-	}
-	table.Flush()
-	return b.String()
+	return printers.Document(w, output, document, func() string {
+		var b strings.Builder
+		table := printers.Table(&b)
+		fmt.Fprintln(table, "KEY-ID\tALGORITHM\tSTATE\tRESULT\tDETAIL")
+		for _, line := range lines {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n",
+				printers.OrNone(line.ID), printers.OrNone(line.Algorithm), printers.OrNone(string(line.State)), line.Result,
+				printers.Printable(line.Detail))
+		}
+		table.Flush()
+		return b.String()
+	})
 }

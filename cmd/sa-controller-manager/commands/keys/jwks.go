@@ -22,9 +22,7 @@ import (
 
 const jwksDescription = `Print the keys that tokens are verified with as a JSON Web Key Set (RFC 7517), for
 relying parties outside of the cluster: the same bytes for each key as kube-apiserver's
-` + signing.JWKSPath + `. Only public halves are in it. With --discovery it is the OpenID
-Connect discovery document, to be published at the issuer's
-` + signing.DiscoveryPath + `.
+` + signing.JWKSPath + `. Only public halves are in it.
 
 With --check nothing is printed to be published. What is published already is compared
 with the keys:
@@ -56,9 +54,6 @@ const checkTimeout = 10 * time.Second
 type jwksOptions struct {
 	connection options.Connection
 	keys       options.Keys
-	discovery  bool
-	issuer     string
-	uri        string
 	check      string
 	caFile     string
 	output     cli.Output
@@ -79,11 +74,6 @@ func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
 	})
 	AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
-	cmd.Flags().BoolVar(&o.discovery, "discovery", o.discovery, "Print the OpenID Connect discovery document instead.")
-	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
-		"With --discovery: `URL` of the issuer, as kube-apiserver has it first.")
-	cmd.Flags().StringVar(&o.uri, "jwks-uri", o.uri,
-		"With --discovery: `URL` at which the JWKS is published. Without it, "+signing.JWKSPath+" below the issuer.")
 	cmd.Flags().StringVar(&o.check, "check", o.check, "Compare the JWKS at this `place` with the keys: an https URL, a file, "+
 		"or \"cluster\" for kube-apiserver's.")
 	AddCAFile(cmd, &o.caFile)
@@ -96,18 +86,6 @@ func (o *jwksOptions) validate(cmd *cobra.Command) []error {
 	p := options.Problems(o.output.Validate())
 	if cmd.Flags().Changed("output") && o.check == "" {
 		p.Add("output", o.output.Format, "is for --check; a JWKS is always JSON")
-	}
-	if o.discovery && o.check != "" {
-		p.Add("discovery", o.discovery, "and --check exclude each other")
-	}
-	if o.discovery && o.issuer == "" {
-		p.Add("service-account-issuer", o.issuer, "must be the URL of the issuer")
-	}
-	if !o.discovery && o.issuer != "" {
-		p.Add("service-account-issuer", o.issuer, "is for --discovery")
-	}
-	if !o.discovery && o.uri != "" {
-		p.Add("jwks-uri", o.uri, "is for --discovery")
 	}
 	return append(p, o.keys.Validate()...)
 }
@@ -123,12 +101,7 @@ func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, st
 	if o.check != "" {
 		return o.compare(ctx, client, ring, stdout, stderr)
 	}
-	var document []byte
-	if o.discovery {
-		document, err = signing.MarshalDiscovery(o.issuer, o.uri, Public(ring))
-	} else {
-		document, err = signing.MarshalJWKS(Public(ring))
-	}
+	document, err := signing.MarshalJWKS(Public(ring))
 	if err != nil {
 		return err
 	}

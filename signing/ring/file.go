@@ -169,21 +169,16 @@ func (f *File) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.GiveAway(file, f.path); err != nil {
+	if err = atomicfile.GiveAway(file, f.path); err == nil {
+		err = atomicfile.Lock(file)
+	}
+	if errors.Is(err, atomicfile.ErrLocked) {
+		err = fmt.Errorf("key ring %s is being changed by another process: try again when it has ended", f.path)
+	}
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	if err := tryLock(file); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fmt.Errorf("key ring %s is being changed by another process: try again when it has ended", f.path)
-		}
-		return nil, errors.Join(err, file.Close())
-	}
-	return func() {
-		// Closing is not enough: a child that another goroutine is forking has the file open too,
-		// and so the lock, until its exec.
-		_ = unlockFile(file)
-		_ = file.Close()
-	}, nil
+	return func() { _ = file.Close() }, nil
 }
 
 func (f *File) write(state State) error {

@@ -81,17 +81,21 @@ func (s *Standing) base() (base []string) {
 	}
 	most := 0
 	for _, entry := range s.p.Entries {
-		alike := 0
-		for _, other := range s.p.Entries {
-			if related(entry.History, other.History) {
-				alike++
-			}
-		}
-		if alike > most {
-			base, most = entry.History, alike
+		if hosts := s.side(entry.History); hosts > most {
+			base, most = entry.History, hosts
 		}
 	}
 	return base
+}
+
+// side counts the hosts whose rings and the one with this history have come from one another.
+func (s *Standing) side(history []string) (hosts int) {
+	for _, entry := range s.p.Entries {
+		if relate(ring.State{History: history}, entry) != apart {
+			hosts++
+		}
+	}
+	return hosts
 }
 
 // related reports whether two rings have come from one.
@@ -142,9 +146,7 @@ func (s *Standing) ownFile() {
 		if _, ok := state.Key(args.Key); !ok && args.Key != "" && !fallen {
 			s.add(check.RingMissing, args)
 		}
-		// Of two rings that are forked one goes on signing.
-		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && entry.Generation > state.Generation &&
-			related(state.History, entry.History) {
+		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && s.yields(is, entry) {
 			args.Key, args.Way = signs, "bring that one here (keys import, or keys import --join-fork if that is refused)"
 			if fallen {
 				args.Way = s.wayBack()
@@ -160,6 +162,17 @@ func (s *Standing) ownFile() {
 	if s.file.Process && s.file.SignsWith == "" {
 		s.add(check.RingRevoked, check.KeyArgs{Key: state.Active().ID})
 	}
+}
+
+// yields reports whether this host stops signing where an entry lacks its key. Of two rings that are forked, the one that
+// more hosts have goes on, of two equal ones the one that was changed more often.
+func (s *Standing) yields(is relation, entry Entry) bool {
+	state := s.file.State
+	if is == newer || !related(state.History, entry.History) {
+		return is == newer
+	}
+	ours, theirs := s.side(state.History), s.side(entry.History)
+	return theirs > ours || theirs == ours && entry.Generation > state.Generation
 }
 
 // mine reports whether the entry is of this file. One of another process of this host may be of another file, such as

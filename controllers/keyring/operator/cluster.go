@@ -209,10 +209,10 @@ func keyIDOf(token string, ring *signing.Ring) string {
 	if decoded.KeyID != "" {
 		return decoded.KeyID
 	}
-	for _, key := range ring.All() {
-		if _, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.NewRing(key))); err == nil {
-			return key.ID
-		}
+	keys := ring.KeySet().All()
+	i, err := tokens.SignedWith(token, keys)
+	if err != nil {
+		return ""
 	}
-	return ""
+	return keys[i].ID
 }

@@ -33,8 +33,10 @@ type Operator struct {
 	Cluster *Cluster
 	// Host is the name of this host, as in its line of the published rings.
 	Host string
-	// Relying is what relying parties outside of the cluster read.
-	Relying Relying
+	// ReadIssuer reads the keys as relying parties outside of the cluster do, of each of Issuers or, without any, of the
+	// cluster's issuer if that answers. If it is nil, none is asked.
+	ReadIssuer func(ctx context.Context, issuer string) ([]signing.PublicKey, error)
+	Issuers    []string
 	// Progress is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)
@@ -82,11 +84,8 @@ type RotateOptions struct {
 	Next      Successor     // the key after the next one
 	OlderThan time.Duration // leave a younger active key
 	Wait      bool
-	Force     bool // ignore caches
-	// Lost, if not nil, is called in place of waiting for caches, with what would refuse the rotation, when no host could
-	// sign with the active key for ten minutes.
-	Lost    func(caches error)
-	Without []string // hosts that are gone for good
+	Force     bool     // ignore caches
+	Without   []string // hosts that are gone for good
 }
 
 // Rotate makes the next key the active one, once every known host has it, every kube-apiserver accepts it
@@ -135,8 +134,9 @@ func (o *Operator) rotate(ctx context.Context, key ring.Key, made *ring.Key, opt
 	published, err := o.mayUse(ctx, state, key, options.Without)
 	if err == nil && !options.Force {
 		err = o.cached(ctx, published, state, options.Without)
-		if err != nil && options.Lost != nil && published.Lost(state.Active().ID, options.Without) {
-			options.Lost(err)
+		// A timer never rotates under relying parties.
+		if err != nil && options.OlderThan == 0 && published.Lost(state.Active().ID, options.Without) {
+			o.Progress(fmt.Sprintf("no cache is waited for, as with --force: no host could sign with the active key for ten minutes, and %v", err), 0)
 			err = nil
 		}
 	}
@@ -203,10 +203,15 @@ func (o *Operator) change(ctx context.Context, state ring.State, without []strin
 }
 
 func (o *Operator) claim(ctx context.Context, state ring.State, without []string) error {
+	return o.edit(ctx, func(p *consistency.Published) error { return p.ClaimRing(state, o.Host, without) })
+}
+
+// edit changes what is published, unless there is no cluster, or this is a dry run.
+func (o *Operator) edit(ctx context.Context, change func(*consistency.Published) error) error {
 	if o.Cluster == nil || o.File.IsDryRun() {
 		return nil
 	}
-	return consistency.Edit(ctx, o.Cluster.Client, func(p *consistency.Published) error { return p.ClaimRing(state, o.Host, without) })
+	return consistency.Edit(ctx, o.Cluster.Client, change)
 }
 
 // Next replaces the next key, which need not be available. If that is what is wanted, nothing changes.

@@ -67,21 +67,24 @@ func TestRotateAsksFirst(t *testing.T) {
 			})
 		}
 	}
-	lost := RotateOptions{Lost: func(caches error) { refusedWith(t, caches, "copies of the key set") }}
 	for name, tc := range map[string]struct {
 		reason string
 		shown  time.Duration
 		change func(*world)
 		RotateOptions
+		says string // in its progress
 		want string // "" if P-256 signs
 	}{
-		"in time":            {shown: time.Hour},
-		"too early":          {shown: time.Minute, want: "copies of the key set may be without key " + p256ID},
-		"forced":             {shown: time.Minute, RotateOptions: RotateOptions{Force: true}},
-		"lost":               {shown: time.Minute, change: away(10, 11), RotateOptions: lost},
-		"away for a moment":  {shown: time.Minute, change: away(10, 9), RotateOptions: lost, want: "copies of the key set may be without"},
-		"lost on one host":   {shown: time.Minute, change: away(10, -1), RotateOptions: lost, want: "copies of the key set may be without"},
-		"lost, from a timer": {shown: time.Minute, change: away(10), want: "copies of the key set may be without"},
+		"in time":           {shown: time.Hour},
+		"too early":         {shown: time.Minute, want: "copies of the key set may be without key " + p256ID},
+		"forced":            {shown: time.Minute, RotateOptions: RotateOptions{Force: true}},
+		"lost":              {shown: time.Minute, change: away(10, 11), says: "as with --force: no host could sign"},
+		"away for a moment": {shown: time.Minute, change: away(10, 9), want: "copies of the key set may be without"},
+		"lost on one host":  {shown: time.Minute, change: away(10, -1), want: "copies of the key set may be without"},
+		"lost, from a timer": {
+			shown: time.Minute, change: away(10), RotateOptions: RotateOptions{OlderThan: time.Minute}, want: "copies of the key set may be without",
+		},
+		"young": {shown: time.Hour, RotateOptions: RotateOptions{OlderThan: 2 * time.Hour}, want: "which is less than 2h0m0s"},
 		"a host is late": {
 			shown: time.Hour, change: late, RotateOptions: RotateOptions{Force: true}, want: "host cp-2 does not have the next key",
 		},
@@ -102,7 +105,9 @@ func TestRotateAsksFirst(t *testing.T) {
 			if tc.change != nil {
 				tc.change(w)
 			}
-			before := w.state()
+			before, said := w.state(), ""
+			w.Progress = func(what string, _ time.Duration) { said = what }
+			w.clock.Step(time.Hour)
 			err := w.Rotate(t.Context(), tc.RotateOptions)
 			if tc.want != "" {
 				refusedWith(t, err, tc.want)
@@ -112,6 +117,9 @@ func TestRotateAsksFirst(t *testing.T) {
 				return
 			}
 			w.must(err)
+			if !strings.Contains(said, tc.says) || tc.says == "" && said != "" {
+				t.Errorf("%s: said %q, want %q", tc.reason, said, tc.says)
+			}
 			state := w.state()
 			next, _ := state.Next()
 			if state.Active().ID != p256ID || state.Previous != rsaID || next.Kind() != "P-256" {

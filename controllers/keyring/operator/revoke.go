@@ -79,14 +79,11 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 			return nil, err
 		}
 	}
-	errs := []error{fetchErr}
-	if o.Cluster != nil && !o.File.IsDryRun() {
-		errs = append(errs, consistency.Edit(ctx, o.Cluster.Client, func(p *consistency.Published) error {
-			p.Revoke(slices.Concat(state.Revoked, gone))
-			published = *p
-			return nil
-		}))
-	}
+	errs := []error{fetchErr, o.edit(ctx, func(p *consistency.Published) error {
+		p.Revoke(slices.Concat(state.Revoked, gone))
+		published = *p
+		return nil
+	})}
 	if fileErr == nil {
 		var left []string
 		left, fileErr = o.revokeInFile(ctx, state, ring.Union(published.Removed, gone), stands, options.Without)

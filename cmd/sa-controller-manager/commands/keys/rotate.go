@@ -72,12 +72,7 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		op.Relying = operator.Relying{Issuers: published.Issuers, Read: reader.Issuer}
-		if rotate.OlderThan == 0 { // a timer never rotates under relying parties
-			rotate.Lost = func(caches error) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "As with --force: no host could sign with the active key for ten minutes, and %v.\n", caches)
-			}
-		}
+		op.Issuers, op.ReadIssuer = published.Issuers, reader.Issuer
 		err = op.Rotate(ctx, rotate)
 		if prune && (err == nil || ring.IsDone(err)) {
 			var kept error

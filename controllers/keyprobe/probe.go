@@ -27,8 +27,6 @@ const (
 	// probeAudience is used for nothing else, so a leaked probe opens nothing.
 	probeAudience = "sa-controller-manager/key-probe"
 	probeLifetime = 2 * time.Minute
-
-	discoveryPath = "/.well-known/openid-configuration"
 )
 
 // refusal is the error of a token that kube-apiserver has refused.
@@ -159,15 +157,15 @@ func PublishedKeys(ctx context.Context, get func(ctx context.Context, path strin
 // LookUpIssuer returns the issuer that kube-apiserver expects in bound tokens (OpenID
 // Connect Discovery 1.0, section 3: the document's member issuer).
 func LookUpIssuer(ctx context.Context, client kubernetes.Interface) (string, error) {
-	body, err := apiservers.Getter(client)(ctx, discoveryPath)
+	body, err := apiservers.Getter(client)(ctx, signing.DiscoveryPath)
 	if err != nil {
-		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", discoveryPath, err)
+		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", signing.DiscoveryPath, err)
 	}
 	var document struct {
 		Issuer string `json:"issuer"`
 	}
 	if err := json.Unmarshal(body, &document); err != nil || document.Issuer == "" {
-		return "", fmt.Errorf("look up the issuer at %s: the document names none (set --service-account-issuer)", discoveryPath)
+		return "", fmt.Errorf("look up the issuer at %s: the document names none (set --service-account-issuer)", signing.DiscoveryPath)
 	}
 	return document.Issuer, nil
 }

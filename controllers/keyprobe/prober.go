@@ -39,8 +39,6 @@ import (
 )
 
 const (
-	queueName = "key_probe"
-
 	maxBackoff = 30 * time.Second
 
 	// provePeriod is how often the active key is proved again. A kube-apiserver that is restarted with
@@ -112,7 +110,7 @@ const activeKey = "active"
 // New returns a Prober that does not run yet.
 func New(config Config) *Prober {
 	a := &Prober{Config: config}
-	a.loop = reconcile.New(reconcile.Config[string]{Name: queueName, Workers: 1, Sync: a.sync, Metrics: config.Loops})
+	a.loop = reconcile.New(reconcile.Config[string]{Name: "key_probe", Workers: 1, Sync: a.sync, Metrics: config.Loops})
 	a.answer.Store(&answer{})
 	a.accounts, _ = config.Informers.Accounts()
 	a.show("")

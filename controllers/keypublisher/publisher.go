@@ -21,11 +21,8 @@ import (
 	"sa-controller-manager/signing/publish"
 )
 
-const (
-	queueName = "key_publisher"
-	// resync is how often documents are read although the ring has not changed.
-	resync = 5 * time.Minute
-)
+// resync is how often documents are read although the ring has not changed.
+const resync = 5 * time.Minute
 
 // Config is what a Publisher needs. Clock may be nil.
 type Config struct {
@@ -58,7 +55,7 @@ type pass struct {
 func New(config Config) *Publisher {
 	p := &Publisher{Config: config, passes: map[publish.Directory]pass{}}
 	p.loop = reconcile.New(reconcile.Config[publish.Directory]{
-		Name: queueName, Workers: 1, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock,
+		Name: "key_publisher", Workers: 1, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock,
 	})
 	return p
 }

@@ -32,11 +32,8 @@ func (s State) Validate() error {
 		ids[key.ID] = true
 		roles[key.Role]++
 	}
-	if roles[signing.Active] != 1 {
-		return fmt.Errorf("keys: %d of them are active, want exactly one", roles[signing.Active])
-	}
-	if roles[signing.Next] > 1 {
-		return fmt.Errorf("keys: %d of them are next, want one at most", roles[signing.Next])
+	if roles[signing.Active] != 1 || roles[signing.Next] > 1 {
+		return fmt.Errorf("keys: %d of them are active and %d are next, want exactly one and one at most", roles[signing.Active], roles[signing.Next])
 	}
 	if err := s.validateHalves(); err != nil {
 		return err

@@ -32,6 +32,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -51,10 +52,7 @@ const (
 	takeover = 3*renewal + 10*time.Second
 )
 
-const (
-	reasonMismatch = "KeyRingMismatch"
-	notCompared    = "the key rings of the hosts are not compared yet"
-)
+const notCompared = "the key rings of the hosts are not compared yet"
 
 // comparing is the one key of the queue.
 const comparing = "compare"
@@ -95,6 +93,7 @@ type Controller struct {
 	Config
 
 	informer cache.SharedIndexInformer
+	secrets  corev1listers.SecretLister
 	loop     *reconcile.Runner[string]
 	stands   atomic.Pointer[Standing] // nil before the first comparison
 
@@ -120,17 +119,9 @@ func New(config Config) *Controller {
 	c := &Controller{Config: config}
 	c.informer = coreinformers.NewFilteredSecretInformer(
 		config.Client, metav1.NamespaceSystem, 0, cache.Indexers{}, reconcile.OnlyNamed(SecretName))
+	c.secrets = corev1listers.NewSecretLister(c.informer.GetIndexer())
 	c.loop = reconcile.New(reconcile.Config[string]{Name: "key_ring", Workers: 1, Sync: c.sync, Metrics: config.Loops})
 	return c
-}
-
-// secret returns the cached Secret, nil if there is none.
-func (c *Controller) secret() *corev1.Secret {
-	obj, exists, err := c.informer.GetStore().GetByKey(metav1.NamespaceSystem + "/" + SecretName)
-	if err != nil || !exists {
-		return nil
-	}
-	return obj.(*corev1.Secret)
 }
 
 // RingChanged queues another publication and comparison of the ring. It does not block.
@@ -183,7 +174,8 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 func (c *Controller) sync(ctx context.Context, _ string) error {
-	published, readErr := Read(c.secret())
+	secret, _ := c.secrets.Secrets(metav1.NamespaceSystem).Get(SecretName) // nil if there is none
+	published, readErr := Read(secret)
 	_, foreign := errors.AsType[*stateobject.UnknownVersionError](readErr)
 	// The file is read after the Secret, so that it is not older than what another process has published of it.
 	file := File{Host: c.Host, Writer: c.Writer, Process: true}
@@ -256,7 +248,7 @@ func (c *Controller) report(ctx context.Context, before, stands *Standing) {
 	worst, wrong := stands.Worst()
 	klog.FromContext(ctx).Info("Compared the key rings of the hosts", "fact", worst.Code, "note", note)
 	if wrong {
-		c.Recorder.Warn(c.Process, reasonMismatch, note+": "+worst.Remedy)
+		c.Recorder.Warn(c.Process, "KeyRingMismatch", note+": "+worst.Remedy)
 	}
 }
 

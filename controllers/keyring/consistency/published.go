@@ -234,10 +234,7 @@ func Read(secret *corev1.Secret) (Published, error) {
 // Fetch reads what is published from kube-apiserver.
 func Fetch(ctx context.Context, client kubernetes.Interface) (Published, error) {
 	live, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, SecretName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return Published{}, nil
-	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return Published{}, fmt.Errorf("look up the published key rings, in %s: %w", ringSecret, err)
 	}
 	return Read(live)

@@ -83,13 +83,11 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc) *commandOption
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
 		"Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
 	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,
-		"`URL` of a kube-apiserver, as in --master; name each of them once. Without it those behind the Service kubernetes are asked, "+
-			"each at its own address.")
+		"`URL` of a kube-apiserver, as in --master; name each of them once. Without it those behind the Service kubernetes are asked.")
 	cmd.Flags().StringVar(&o.account, "account", o.account,
 		"ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
-		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
-			"Without such a limit, the longest life that users have asked for, and at least the year (8760h) that Pods get. A prune needs it.")
+		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or what users have asked for and 8760h for Pods.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")
 	return o
 }

@@ -16,9 +16,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-const initExamples = `  # With the key that kube-controller-manager signs with, and one that kube-apiserver verifies with besides.
-  sa-controller-manager keys init --service-account-key-ring=ring.json \
-    --from-private-key-file=sa.key --service-account-key-file=old.pub
+const initExamples = `  # With the key that kube-controller-manager signs with.
+  sa-controller-manager keys init --service-account-key-ring=ring.json --from-private-key-file=sa.key
 
   # A new cluster.
   sa-controller-manager keys init --service-account-key-ring=ring.json --algorithm=P-256`
@@ -86,8 +85,7 @@ type newKey struct{ operator.Successor }
 func (k *newKey) addFlags(cmd *cobra.Command, algorithm string) {
 	cmd.Flags().StringVar(&k.Algorithm, "algorithm", k.Algorithm, algorithm)
 	cmd.Flags().StringVar(&k.Signer, "key", k.Signer,
-		"`kep740:NAME` of a process of this host that has the key and serves it on a unix socket. --service-account-key-sockets says where. "+
-			"The ring gets the public half.")
+		"`kep740:NAME` of a process of this host that has the key, on a unix socket of --service-account-key-sockets.")
 	cmd.Flags().BoolVar(&k.BoundOnly, "bound-tokens-only", k.BoundOnly,
 		"Take a key of --key although its process refuses to sign the tokens of Secrets. The token controller must not run then.")
 	cli.AddCompletion(cmd, "algorithm", signing.KeyKinds()...)

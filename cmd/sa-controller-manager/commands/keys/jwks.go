@@ -24,28 +24,22 @@ const jwksDescription = `Print the keys that tokens are verified with as a JSON 
 relying parties outside of the cluster: the same bytes for each key as kube-apiserver's
 ` + signing.JWKSPath + `. Only public halves are in it.
 
-With --check nothing is printed to be published. What is published already is compared
-with the keys:
+With --check what is published already is compared with the keys:
 
   missing   a key is not published: relying parties refuse its tokens
   extra     a key is published that is none of ours: its tokens are accepted
   differs   another key or algorithm is published under a key's ID
   leaked    the document holds the private half of a key: rotate at once
 
-A URL must be https. It is asked once, without credentials, and redirected thrice at most.
-
-Exit code: 0, with --check if all keys are the same; 2 if they are not; 1 if something
-could not be read. No permission is needed in a cluster, but for --check=cluster: to get
-` + signing.JWKSPath + `, which the ClusterRole system:service-account-issuer-discovery grants.`
+A URL must be https. It is asked without credentials. Exit code: 2 if a key is not the same.
+--check=cluster needs what the ClusterRole system:service-account-issuer-discovery grants.`
 
 const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
   sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json
 
-  # Are they published as they should be? By kube-apiserver?
-  sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
-    --check=https://issuer.example.com/keys.json
-  sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
-    --check=cluster --kubeconfig=/etc/kubernetes/admin.conf`
+  # Are the keys published as they should be? By kube-apiserver?
+  sa-controller-manager keys jwks --service-account-private-key-file=sa.key --check=https://issuer.example.com/keys.json
+  sa-controller-manager keys jwks --service-account-private-key-file=sa.key --check=cluster --kubeconfig=admin.conf`
 
 // checkTimeout is how long --check may take.
 const checkTimeout = 10 * time.Second

@@ -70,12 +70,10 @@ is left to do is printed. On a terminal the command asks for confirmation.`,
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
 		options.IDs, options.Without = o.args, o.without
 		options.Confirm = func(ctx context.Context, warning string) error {
-			if o.connection.DryRun {
-				fmt.Fprintf(cmd.ErrOrStderr(), "In a dry run %s.\n", warning)
-			} else if !yes {
-				return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
+			if yes || o.connection.DryRun {
+				return nil
 			}
-			return nil
+			return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
 		}
 		notes, err := op.Revoke(ctx, options)
 		return noted(cmd, notes, err)

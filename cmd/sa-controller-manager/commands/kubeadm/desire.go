@@ -15,6 +15,7 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
@@ -72,7 +73,11 @@ func (c *Config) desire(o *observed) (*desired, error) {
 	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
 		own = nil
 	}
-	d.kcm = component.Carry(kcm, own, c.AcceptFlags)
+	_, flags, err := secureport.Parse(nil)
+	if err != nil {
+		return nil, err
+	}
+	d.kcm = component.Carry(kcm, flags, own, c.AcceptFlags)
 	if d.manifest, d.own = o.manager, o.current; d.written {
 		if err := c.render(o, d, api); err != nil {
 			return nil, err

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/spf13/pflag"
+
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
@@ -66,6 +68,7 @@ type Carried struct {
 	*staticpod.Manifest
 
 	own      staticpod.Command // of our manifest that is there
+	flags    *pflag.FlagSet    // of our process
 	verdicts []verdict
 }
 
@@ -76,10 +79,10 @@ type verdict struct {
 	reason       string
 }
 
-// Carry decides about every flag. own is the command of our manifest if no record says what takeovers have changed: it
-// then knows more. A flag in accept is left out where it would be refused.
-func Carry(m *staticpod.Manifest, own staticpod.Command, accept []string) *Carried {
-	k := &Carried{Manifest: m, own: own}
+// Carry decides about every flag. flags are those of our process, and own is the command of our manifest if no record says
+// what takeovers have changed: it then knows more. A flag in accept is left out where it would be refused.
+func Carry(m *staticpod.Manifest, flags *pflag.FlagSet, own staticpod.Command, accept []string) *Carried {
+	k := &Carried{Manifest: m, flags: flags, own: own}
 	// Without these two flags kube-controller-manager differs from our manifest.
 	for _, name := range slices.Concat([]string{KeyFlag, RootCAFlag}, m.Command().Given()) {
 		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name }) {
@@ -112,8 +115,7 @@ func (k *Carried) decide(name string) verdict {
 		}
 		return v
 	}
-	_, own, err := options.Parse(nil)
-	if err != nil || own.Lookup(name) == nil || !strings.HasPrefix(options.OriginOf(own.Lookup(name)), "as KCM") {
+	if flag := k.flags.Lookup(name); flag == nil || !strings.HasPrefix(options.OriginOf(flag), "as KCM") {
 		v.class, v.reason = refused, "this version does not know the flag, and so not what it changes"
 		return v
 	}

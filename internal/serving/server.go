@@ -12,6 +12,7 @@ package serving
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -90,12 +91,20 @@ func (s *Server) listen(o *options.SecureServingOptions) error {
 
 // secure reads the certificates, or makes a self-signed one: that of --cert-dir is kept, even if it has expired, as in KCM.
 func (s *Server) secure(o *options.SecureServingOptions) error {
-	if err := o.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
-		return fmt.Errorf("--cert-dir %q: %w", o.ServerCert.CertDirectory, err)
+	pair := &o.ServerCert.CertKey
+	given := fmt.Sprintf("--tls-cert-file %q with --tls-private-key-file %q", pair.CertFile, pair.KeyFile)
+	if pair.CertFile == "" {
+		given = fmt.Sprintf("--cert-dir %q", o.ServerCert.CertDirectory)
+	}
+	err := o.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)})
+	if err == nil && pair.CertFile != "" {
+		_, err = tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile) // the error below could be about other files
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", given, err)
 	}
 	if err := o.ApplyTo(&s.info); err != nil {
-		return fmt.Errorf("--tls-cert-file %q with --tls-private-key-file %q, and --tls-sni-cert-key: %w",
-			o.ServerCert.CertKey.CertFile, o.ServerCert.CertKey.KeyFile, err)
+		return fmt.Errorf("--tls-sni-cert-key: %w", err)
 	}
 	return nil
 }
@@ -114,11 +123,15 @@ func (s *Server) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	drained, closed, err := s.info.Serve(s.handler, DrainTimeout, ctx.Done())
+	// A timeout of its own would be logged as an error at nearly every stop.
+	drained, closed, err := s.info.Serve(s.handler, time.Minute, ctx.Done())
 	if err != nil {
 		return fmt.Errorf("serve on %s: %w", s.info.Listener.Addr(), err)
 	}
 	<-closed
-	<-drained
+	select {
+	case <-drained:
+	case <-time.After(DrainTimeout):
+	}
 	return nil
 }

@@ -212,7 +212,7 @@ func Read(secret *corev1.Secret) (Published, error) {
 	if err != nil {
 		return p, fmt.Errorf("%s: %w", ringSecret, err)
 	}
-	for _, host := range fields.Between(entryPrefix, "") {
+	for _, host := range fields.After(entryPrefix) {
 		entry := Entry{Host: host}
 		if json.Unmarshal(fields.Get(entryPrefix+host), &entry) != nil || entry.version() == "" {
 			entry = Entry{Host: host} // another release wrote it

@@ -141,14 +141,10 @@ func (p *podFlags) checkArgs(args []string) error {
 	if p.image != "" || p.binary != p.self {
 		return nil
 	}
-	carried := startProblems(args[:max(0, len(args)-len(p.extraArgs))])
 	var found []error
 	for _, problem := range startProblems(args) {
-		found = append(found, fmt.Errorf("--extra-arg: our process would not start: %w", problem))
-		if slices.ContainsFunc(carried, func(one error) bool { return one.Error() == problem.Error() }) {
-			return fmt.Errorf("our process would not start with what is carried over from %s: %w; change it in that manifest, "+
-				"or give --extra-arg with another value", component.ControllerManager, problem)
-		}
+		found = append(found, fmt.Errorf("our process would not start with --extra-arg and what is carried over from %s: %w",
+			component.ControllerManager, problem))
 	}
 	return cli.InvalidFlags(options.ProgramName+" kubeadm takeover", found)
 }

@@ -83,7 +83,7 @@ func (k *key) report(err error) {
 	if err != nil {
 		reason = fmt.Sprintf("key %s: %v", k.title, err)
 	}
-	line, _ := json.Marshal(reason)
+	line, _ := json.Marshal(reason) //nolint:errchkjson // it is a string
 	_, _ = k.reports.Write(append(line, '\n')) // at once: another goroutine may report
 }
 
@@ -91,7 +91,7 @@ func (k *key) report(err error) {
 func (k *key) within(limit time.Duration, f func() error) error {
 	defer time.AfterFunc(limit, func() {
 		k.report(fmt.Errorf("the backend has not answered for %s", limit))
-		os.Exit(0)
+		os.Exit(0) //nolint:revive // main waits for f
 	}).Stop()
 	return f()
 }
@@ -145,7 +145,7 @@ func (k *key) serve(ctx context.Context, name, socketDir string) error {
 
 // watch has the key prove again that it signs, and returns why it is lost.
 func (k *key) watch(ctx context.Context) error {
-	for proved := time.Now(); pause(ctx, resync); {
+	for proved := time.Now(); pause(ctx); {
 		if !k.doubted.Swap(false) && time.Since(proved) < proofAge {
 			continue
 		}

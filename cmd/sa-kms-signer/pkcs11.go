@@ -103,7 +103,7 @@ func logIn(config *crypto11.Config, pinFile, refused string) (token *crypto11.Co
 	defer func() { _ = memory.Close() }()
 	err = syscall.Flock(int(memory.Fd()), syscall.LOCK_EX)
 	content, readErr := io.ReadAll(memory)
-	if err = errors.Join(err, readErr); err != nil {
+	if err := errors.Join(err, readErr); err != nil {
 		return nil, err
 	}
 	reason := string(bytes.TrimSpace(content))

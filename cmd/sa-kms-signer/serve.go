@@ -60,19 +60,19 @@ func (s *supervisor) serve(ctx context.Context) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return fmt.Errorf("--socket-dir=%s: %w: want a directory that no other sa-kms-signer uses", s.socketDir, err)
 	}
-	for s.pass(ctx); pause(ctx, resync); {
+	for s.pass(ctx); pause(ctx); {
 		s.pass(ctx)
 	}
 	s.followed.Wait()
 	return nil
 }
 
-// pause returns false if ctx ends first.
-func pause(ctx context.Context, duration time.Duration) bool {
+// pause waits for resync, and returns false if ctx ends first.
+func pause(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-time.After(duration):
+	case <-time.After(resync):
 		return true
 	}
 }
@@ -108,13 +108,14 @@ func (s *supervisor) pass(ctx context.Context) {
 // second process has proved that the key signs.
 func (s *supervisor) follow(ctx context.Context, name string) {
 	path, served, stop := filepath.Join(s.keysDir, name+".yaml"), []byte(nil), func() {}
-	for more := true; more; more = pause(ctx, resync) {
+	for more := true; more; more = pause(ctx) {
 		file, err := readFile(path)
-		if errors.Is(err, fs.ErrNotExist) { // pass finds out whether it was removed
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // pass finds out whether it was removed
 			continue
-		} else if err != nil {
+		case err != nil:
 			err = fmt.Errorf("key %s: %w", name, err)
-		} else if served == nil || !bytes.Equal(served, file) {
+		case served == nil || !bytes.Equal(served, file):
 			if served != nil {
 				s.run(ctx, "check", name, file, func(reason error) { err = reason })
 			}
@@ -140,7 +141,7 @@ func (s *supervisor) keep(ctx context.Context, name string, file []byte) (stop f
 	s.set(ctx, name, fmt.Errorf("key %s: %w", name, errOpening))
 	go func() {
 		defer close(ended)
-		for more := true; more; more = pause(ctx, resync) {
+		for more := true; more; more = pause(ctx) {
 			s.run(ctx, "serve", name, file, func(reason error) { s.set(ctx, name, reason) })
 			_ = os.Remove(socketFile(s.socketDir, name)) // of a process that was killed
 		}
@@ -159,7 +160,7 @@ func (s *supervisor) keep(ctx context.Context, name string, file []byte) (stop f
 func (s *supervisor) run(ctx context.Context, task, name string, file []byte, reported func(reason error)) {
 	reports, theirs, err := os.Pipe()
 	if err == nil {
-		process := exec.CommandContext(ctx, "/proc/self/exe", // also when the file of this one was replaced
+		process := exec.CommandContext(ctx, "/proc/self/exe", //nolint:gosec // itself, also when its file was replaced
 			"key", "--"+verbosity+"="+s.verbosity, "--", task, name, s.socketDir)
 		process.Stdin, process.Stdout, process.Stderr, process.ExtraFiles = bytes.NewReader(file), os.Stderr, os.Stderr, []*os.File{theirs}
 		process.Cancel, process.WaitDelay = func() error { return process.Process.Signal(syscall.SIGTERM) }, stopTimeout
@@ -211,14 +212,14 @@ func (s *supervisor) say() error {
 		}
 		return nil
 	}
-	text := ""
+	var text strings.Builder
 	for _, what := range slices.Sorted(maps.Keys(s.reasons)) {
-		text += s.reasons[what].Error() + "\n"
+		text.WriteString(s.reasons[what].Error() + "\n")
 	}
-	if before, _ := os.ReadFile(path); string(before) == text {
+	if before, _ := os.ReadFile(path); string(before) == text.String() {
 		return nil
 	}
-	return errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Rename(path+".new", path)) // a full disk has room for an empty one
+	return errors.Join(os.WriteFile(path+".new", []byte(text.String()), 0o600), os.Rename(path+".new", path)) // a full disk has room for an empty one
 }
 
 // readFile reads a regular file, and never waits for the writer of another one.

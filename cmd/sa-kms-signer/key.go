@@ -83,7 +83,7 @@ func (k *key) report(err error) {
 	if err != nil {
 		reason = fmt.Sprintf("key %s: %v", k.title, err)
 	}
-	line, _ := json.Marshal(reason) //nolint:errchkjson // it is a string
+	line, _ := json.Marshal(reason)            //nolint:errchkjson // it is a string
 	_, _ = k.reports.Write(append(line, '\n')) // at once: another goroutine may report
 }
 

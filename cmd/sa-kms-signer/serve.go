@@ -219,7 +219,8 @@ func (s *supervisor) say() error {
 	if before, _ := os.ReadFile(path); string(before) == text.String() {
 		return nil
 	}
-	return errors.Join(os.WriteFile(path+".new", []byte(text.String()), 0o600), os.Rename(path+".new", path)) // a full disk has room for an empty one
+	// A full disk has room for an empty one.
+	return errors.Join(os.WriteFile(path+".new", []byte(text.String()), 0o600), os.Rename(path+".new", path))
 }
 
 // readFile reads a regular file, and never waits for the writer of another one.

@@ -73,6 +73,9 @@ func TestStand(t *testing.T) {
 	signer.Signer = true
 	fork := entryOf("cp-2", "other", 6, testkeys.Parse(testkeys.P521()).As(signing.Active), c.As(signing.Next))
 	fork.History[0] = "1:main"
+	on := func(host string, entry Entry) Entry { entry.Host = host; return entry }
+	behind := fork
+	behind.Generation = 2
 	all := newest("cp-2")
 	all.File = "4:main"
 	missing := fmt.Errorf("read: %w", fs.ErrNotExist)
@@ -114,6 +117,21 @@ func TestStand(t *testing.T) {
 		"forked, and newer": {
 			reason: "one side stops", entries: []Entry{own, fork},
 			want:   []string{check.RingForked, check.RingMissing, check.RingDropped},
+			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
+		},
+		"a fork that fewer hosts have": {
+			reason:  "it was copied by hand, with a higher generation: every other host stopped",
+			entries: []Entry{own, other, on("cp-3", fork)},
+			want:    []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey},
+			blocks:  check.Changes | check.Makes | check.Reissues,
+		},
+		"an older fork that more hosts have": {
+			reason:  "this host has the file that was copied by hand",
+			entries: []Entry{own, on("cp-2", behind), on("cp-3", behind)},
+			want: []string{
+				check.RingForked, check.RingMissing, check.RingDropped, check.RingForked, check.RingMissing, check.RingDropped,
+				check.HostLacksActiveKey,
+			},
 			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
 		},
 		"of another cluster": {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/stateobject"
@@ -73,6 +74,9 @@ func TestStand(t *testing.T) {
 	signer.Signer = true
 	fork := entryOf("cp-2", "other", 6, testkeys.Parse(testkeys.P521()).As(signing.Active), c.As(signing.Next))
 	fork.History[0] = "1:main"
+	on := func(host string, entry Entry) Entry { entry.Host = host; return entry }
+	behind := fork
+	behind.Generation = 2
 	all := newest("cp-2")
 	all.File = "4:main"
 	missing := fmt.Errorf("read: %w", fs.ErrNotExist)
@@ -114,6 +118,21 @@ func TestStand(t *testing.T) {
 		"forked, and newer": {
 			reason: "one side stops", entries: []Entry{own, fork},
 			want:   []string{check.RingForked, check.RingMissing, check.RingDropped},
+			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
+		},
+		"a fork that fewer hosts have": {
+			reason:  "it was copied by hand, with a higher generation: every other host stopped",
+			entries: []Entry{own, other, on("cp-3", fork)},
+			want:    []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey},
+			blocks:  check.Changes | check.Makes | check.Reissues,
+		},
+		"an older fork that more hosts have": {
+			reason:  "this host has the file that was copied by hand",
+			entries: []Entry{own, on("cp-2", behind), on("cp-3", behind)},
+			want: []string{
+				check.RingForked, check.RingMissing, check.RingDropped, check.RingForked, check.RingMissing, check.RingDropped,
+				check.HostLacksActiveKey,
+			},
 			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
 		},
 		"of another cluster": {
@@ -427,5 +446,37 @@ func TestRead(t *testing.T) {
 				t.Errorf("%d lines, %v; want %d and %q", len(p.Entries), err, tc.lines, tc.want)
 			}
 		})
+	}
+}
+
+// TestFindingsAfterARotation: times are rounded up, and a copy of the ring has not arrived anywhere yet.
+func TestFindingsAfterARotation(t *testing.T) {
+	t.Parallel()
+	keys := []signing.Key{a().As(signing.Active), c().As(signing.Next)}
+	file := File{Host: "cp-1", State: stateOf("main", 4, keys...)}
+	stands := Stand(file, Published{Entries: []Entry{entryOf("cp-2", "main", 3, a().As(signing.Active))}})
+	stands.newest.Changed = epoch
+	for after, lacks := range map[time.Duration]bool{-time.Second: false, time.Hour: false, 25 * time.Hour: true} {
+		var codes []string
+		for _, finding := range stands.Findings(epoch.Add(after)) {
+			codes = append(codes, finding.Code)
+		}
+		if slices.Contains(codes, check.HostLacksKey) != lacks {
+			t.Errorf("%v after the rotation: %q, want %s: %t", after, codes, check.HostLacksKey, lacks)
+		}
+	}
+}
+
+// TestObserveIsBounded: names that nobody has ever published a ring under cost no request each.
+func TestObserveIsBounded(t *testing.T) {
+	t.Parallel()
+	client, p := fake.NewClientset(), Published{Hosts: map[string]Host{"cp-1": {APIServer: true}}}
+	for i := range 1000 {
+		p.Hosts[fmt.Sprint("h", i)] = Host{}
+	}
+	_, err := Observe(t.Context(), client, p)
+	testutil.Must(t, err)
+	if got := len(client.Actions()); got != 2 {
+		t.Errorf("%d requests, want one for the Leases and one for the Node of cp-1", got)
 	}
 }

@@ -570,7 +570,7 @@ func TestRevoke(t *testing.T) {
 		if p := w.published(); len(p.Removed) != 1 || p.Removed[0].ID != rsaID {
 			t.Errorf("other hosts do not see it: %+v", p.Removed)
 		}
-		if took := time.Since(begun); took > 6*time.Second || !strings.Contains(said, "still accepted by kube-apiserver") ||
+		if took := time.Since(begun); took > 6*time.Second || !strings.Contains(said, "kube-apiserver accepts key "+rsaID) ||
 			!strings.Contains(strings.Join(notes, "\n"), "relying parties outside of the cluster accept them until") {
 			t.Errorf("it took %v, said %q, and left %q", took, said, notes)
 		}
@@ -599,14 +599,14 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 		change func()
 		still  string
 	}{
-		{func() {}, "the kube-apiserver of --kubeconfig, https://cp-2:6443: with key files, bring the ring there"},
-		{func() { w.publishes = nil }, "https://cp-2:6443: with key files, bring the ring there"},
+		{func() {}, "the kube-apiserver of --kubeconfig accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
+		{func() { w.publishes = nil }, "https://cp-2:6443 accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
 		{func() { second.silent = true }, "https://cp-2:6443: it is not known which keys it accepts: read kube-apiserver's keys at " +
 			"/openid/v1/jwks: "},
 	} {
 		step.change()
 		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
-		refusedWith(t, err, "revoked, but: still accepted by "+step.still)
+		refusedWith(t, err, "revoked, but: "+step.still)
 		if w.state().Active().ID != p256ID {
 			t.Error("the key is in the ring")
 		}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -193,22 +192,17 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 		}
 	}
 	for begun := o.Clock.Now(); ; {
-		var names []string
+		var findings []check.Finding
 		for _, fact := range o.Cluster.Accepting(ctx, revoked, true) {
-			if fact.Code == check.APIServerNotAsked {
-				fact.Host = fact.Message + ": " + fact.Why
-			}
-			names = append(names, fact.Host)
+			findings = append(findings, fact.Finding)
 		}
-		if len(names) == 0 {
+		if len(findings) == 0 {
 			return notes, unasked
 		}
-		still := strings.Join(slices.Compact(names), ", ")
 		if !signer || o.Clock.Since(begun) > revokeWait || !o.sleep(ctx, nudgeInterval) {
-			return notes, errors.Join(fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export "+
-				"--kubeadm) and restart it; with the external signer, start our process on that host; then run the command again", still), unasked)
+			return notes, errors.Join(check.Error(findings, ""), unasked)
 		}
-		o.Progress("still accepted by "+still, 0)
+		o.Progress(findings[0].Message, 0)
 	}
 }
 

@@ -359,4 +359,8 @@ func TestKeysImport(t *testing.T) {
 		{[]string{"import", old}, 1, old + ": generation 1 is older than 2"},
 		{[]string{"import", old + "er"}, 1, "Error: " + old + "er does not exist\n"},
 	})
+	testutil.Must(t, os.Truncate(second, 100))
+	goThrough(t, noCluster, second, []step{{[]string{"import", first}, 1, "move a damaged file away (mv) and run this again"}})
+	testutil.Must(t, os.Rename(second, second+".damaged"))
+	goThrough(t, noCluster, second, []step{{[]string{"import", first}, 0, "generation 1\n"}})
 }

@@ -1,0 +1,81 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/internal/testutil"
+)
+
+// TestRevokeInTrouble: what keeps a revocation from being complete is named, each time.
+func TestRevokeInTrouble(t *testing.T) {
+	t.Parallel()
+	claimed := func(w *world) {
+		w.edit(func(p *consistency.Published) { p.Claim = consistency.Claim{Generation: 16, Host: "cp-3"} })
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		change  func(*testing.T, *world)
+		options RevokeOptions
+		again   bool
+		want    string // in the notes or the error
+		leaves  string // the active key of the file, which has the revocation then; "" if it cannot be read
+	}{
+		"claimed": {
+			reason: "another host is making a ring, and was killed", change: func(_ *testing.T, w *world) { claimed(w) },
+			options: RevokeOptions{IDs: []string{rsaID}}, want: "no key was made here", leaves: rsaID,
+		},
+		"claimed, run again": {
+			reason: "it said nothing the second time", change: func(_ *testing.T, w *world) { claimed(w) },
+			options: RevokeOptions{IDs: []string{rsaID}}, again: true, want: "host cp-3 is making generation 16", leaves: rsaID,
+		},
+		"the Secret is full": {
+			reason: "nothing was revoked, because the hosts could not be recorded",
+			change: func(_ *testing.T, w *world) {
+				w.kube.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, errors.New("too long")
+				})
+			},
+			options: RevokeOptions{Active: true}, want: "too long", leaves: rsaID,
+		},
+		"an unreadable file": {
+			reason: "the error said that no key signs",
+			change: func(t *testing.T, w *world) {
+				w.edit(func(p *consistency.Published) { p.Entries = nil })
+				testutil.Must(t, os.WriteFile(w.File.Path(), []byte("{"), 0o600))
+			},
+			options: RevokeOptions{Active: true}, want: "is not JSON",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			tc.change(t, w)
+			notes, err := w.Revoke(t.Context(), tc.options)
+			if tc.again {
+				notes, err = w.Revoke(t.Context(), tc.options)
+			}
+			if err != nil {
+				notes = append(notes, err.Error())
+			}
+			if said := strings.Join(notes, "\n"); !strings.Contains(said, tc.want) {
+				t.Errorf("%s: said %q, want %q", tc.reason, said, tc.want)
+			}
+			if tc.leaves == "" {
+				return
+			}
+			if state := w.state(); len(state.Revoked) != 1 || state.Active().ID != tc.leaves {
+				t.Errorf("%s: %d keys are revoked in the file, and %s is active", tc.reason, len(state.Revoked), state.Active().ID)
+			}
+		})
+	}
+}

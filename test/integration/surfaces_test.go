@@ -15,8 +15,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/signing/testkeys"
@@ -66,8 +70,10 @@ type surfaces struct {
 func TestSurfaces(t *testing.T) {
 	await.Long(t) // an unregistered webhook is proved again once a minute
 	s := newSurfaces(t)
-	alone := []string{"apiservers", "control-plane"}
-	s.await(t, findings{Skipped: alone})
+	without := []string{"apiservers", "control-plane", "secrets"} // has nothing to look at
+	s.await(t, findings{Skipped: without})
+	const shop = "--namespace=shop"
+	whole := t
 	cases := map[string]struct {
 		breaks, repairs func(*testing.T)
 		want            findings
@@ -78,23 +84,102 @@ func TestSurfaces(t *testing.T) {
 			breaks:  func(t *testing.T) { s.accept(t, testkeys.P256()) },
 			repairs: func(t *testing.T) { s.accept(t, s.export(t)) },
 			want: findings{
-				NotReady: true, Readyz: []string{"key-not-accepted"}, Doctor: []string{"key-not-accepted"}, Keys: []string{"key-not-accepted"},
+				Readyz: []string{"key-not-accepted"}, Doctor: []string{"key-not-accepted"}, Keys: []string{"key-not-accepted"},
 			},
 			alert: "SACMSigningKeyRefused", series: `sacm_signing_key_probes_total{result="refused"}`,
 		},
+		"permission taken away": {
+			breaks: func(t *testing.T) {
+				s.kubectl(t, "", "delete", "clusterrolebinding", manifests.User+":root-ca")
+				s.m.Shutdown(t) // a process asks when it starts
+				s.start(whole)
+			},
+			repairs: s.permit,
+			want: findings{
+				NotReady: true, Readyz: []string{"permissions-missing"}, Doctor: []string{"permissions-missing"}, Preflight: []string{"permissions-missing"},
+			},
+			alert: "SACMPermissionsMissing", series: `kubernetes_healthcheck{name="permissions",type="readyz"}`,
+		},
+		"webhook unreachable": {
+			breaks: func(t *testing.T) {
+				s.trust(t, s.CAFile())
+				s.restart(t) // the connections of kube-apiserver go on working
+			},
+			repairs: func(t *testing.T) { s.trust(t, s.ClientCAFile()) },
+			want: findings{
+				NotReady: true, Readyz: []string{"registration-unreachable"}, Doctor: []string{"registration-unreachable"},
+			},
+			alert: "SACMWebhookUnreachable", series: `sacm_webhook_registration_state{state="unreachable"}`, value: 1,
+		},
+		"webhook switched off": {
+			breaks:  func(t *testing.T) { s.webhook(t, "unregister") },
+			repairs: func(t *testing.T) { s.webhook(t, "register") },
+			want: findings{
+				Readyz: []string{"registration-off", "policy-missing"}, Doctor: []string{"registration-off", "pod-without-account", "policy-missing"},
+			},
+			alert: "SACMWebhookNotRegistered", series: `sacm_webhook_registration_state{state="registered"}`,
+		},
+		"policy missing": {
+			breaks: func(t *testing.T) {
+				s.kubectl(t, "", "delete", "validatingadmissionpolicybinding", "sa-controller-manager-pods")
+			},
+			repairs: s.permit,
+			want:    findings{Readyz: []string{"policy-missing"}, Doctor: []string{"policy-missing"}},
+		},
+		"ring lost": {
+			breaks:  func(t *testing.T) { testutil.Must(t, os.Rename(s.ring, s.ring+".away")) },
+			repairs: func(t *testing.T) { testutil.Must(t, os.Rename(s.ring+".away", s.ring)) },
+			want: findings{
+				NotReady: true, Readyz: []string{"ring-lost"}, Doctor: []string{"host-restored"}, Keys: []string{"ring-lost"},
+				Skipped: append([]string{"keys"}, without...),
+			},
+			alert: "SACMKeyMissing", series: `sacm_key_ring_mismatch{verdict="ring-lost"}`, value: 1,
+		},
+		"account and root CA missing": {
+			breaks: func(t *testing.T) {
+				s.kubectl(t, refusesUs, "apply", "-f", "-")
+				s.awaitRefusal(t)
+				s.kubectl(t, "", shop, "delete", "serviceaccount/default", "configmap/kube-root-ca.crt")
+			},
+			repairs: func(t *testing.T) { s.kubectl(t, refusesUs, "delete", "-f", "-") },
+			want:    findings{Doctor: []string{"no-default-account", "no-root-ca"}},
+			alert:   "SACMRootCANotPublished", series: `root_ca_cert_publisher_sync_total{code="422"}`,
+		},
+		"another root CA": {
+			breaks: func(t *testing.T) {
+				s.kubectl(t, refusesUs, "apply", "-f", "-")
+				s.awaitRefusal(t)
+				s.kubectl(t, "", shop, "patch", "configmap", "kube-root-ca.crt", "--type=merge", `--patch={"data":{"ca.crt":"x"}}`)
+			},
+			repairs: func(t *testing.T) { s.kubectl(t, refusesUs, "delete", "-f", "-") },
+			want:    findings{Doctor: []string{"root-ca-differs"}},
+			alert:   "SACMRootCANotPublished", series: `root_ca_cert_publisher_sync_total{code="422"}`,
+		},
+		"two do the same": {
+			breaks:  func(t *testing.T) { s.kubectl(t, stockPods, "apply", "-f", "-") },
+			repairs: func(t *testing.T) { s.kubectl(t, stockPods, "delete", "--force", "-f", "-") },
+			want: findings{
+				Doctor: []string{"apiserver-stock", "controller-manager-stock"}, Skipped: []string{"apiservers", "secrets"},
+			},
+		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			before := s.value(t, tc.series)
+		clean := t.Run(name, func(t *testing.T) {
+			began, before := time.Now(), s.value(t, tc.series)
 			tc.breaks(t)
 			if tc.want.Skipped == nil {
-				tc.want.Skipped = alone
+				tc.want.Skipped = without
 			}
 			s.await(t, tc.want)
+			t.Logf("all say so after %s", time.Since(began).Round(time.Second))
+			s.awaitAlert(t, tc.alert, tc.series, tc.value, before)
 			tc.repairs(t)
-			s.await(t, findings{Skipped: alone})
-			_ = before
+			s.await(t, findings{Skipped: without})
+			t.Logf("and nobody after %s", time.Since(began).Round(time.Second))
 		})
+		if !clean {
+			return // what is broken may be so still
+		}
 	}
 }
 
@@ -132,7 +217,7 @@ func newSurfaces(t *testing.T) *surfaces {
 	s.flags = []string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=true", "--leader-elect-lease-duration=3m", "--leader-elect-renew-deadline=2m",
 		"--token-secrets=manual", "--service-account-private-key-file=", "--service-account-key-ring=" + s.ring,
-		"--webhook-port=" + strconv.Itoa(port), "--webhook-registration=url", "--webhook-client-ca-file=" + s.callers(),
+		"--webhook-port=" + strconv.Itoa(port), "--webhook-registration=url", "--webhook-client-ca-file=" + s.callers(), "-v=2",
 	}
 	s.start(t)
 	return s
@@ -157,7 +242,9 @@ func (s *surfaces) permit(t *testing.T) {
 	permissions, err := filepath.Abs("../../manifests/permissions")
 	testutil.Must(t, err)
 	s.kubectl(t, "", "apply", "-k", permissions)
-	s.kubectl(t, "", "apply", "-k", permissions+"/completion")
+	for _, more := range []string{"/completion", "/token-secrets"} { // a ring re-issues token Secrets
+		s.kubectl(t, "", "apply", "-k", permissions+more)
+	}
 }
 
 // export returns the public keys of the ring.
@@ -172,7 +259,17 @@ func (s *surfaces) export(t *testing.T) []byte {
 func (s *surfaces) accept(t *testing.T, keys []byte) {
 	t.Helper()
 	testutil.Must(t, os.WriteFile(s.accepted, keys, 0o600))
+	s.restart(t)
+}
+
+func (s *surfaces) restart(t *testing.T) {
+	t.Helper()
 	testutil.Must(t, errors.Join(s.KillAPIServer(), s.StartAPIServer(t.Context())))
+}
+
+func (s *surfaces) webhook(t *testing.T, verb string) {
+	t.Helper()
+	testcluster.Run(t, "", "webhook", verb, "--kubeconfig="+s.Kubeconfig()).ExpectCode(t, 0)
 }
 
 func (s *surfaces) kubectl(t *testing.T, input string, args ...string) {
@@ -208,8 +305,12 @@ func (s *surfaces) look(t *testing.T) (got findings) {
 		got.Readyz = append(got.Readyz, match[1])
 	}
 	said := map[string]string{}
+	doctor := []string{"doctor", "--kubeconfig=" + s.Kubeconfig(), "--root-ca-file=" + s.CAFile(), "--grace=1s"}
+	if _, err := os.Stat(s.ring); err == nil { // without the file of a flag it says that alone
+		doctor = append(doctor, "--service-account-key-ring="+s.ring)
+	}
 	for surface, command := range map[*[]string][]string{
-		&got.Doctor:    {"doctor", "--kubeconfig=" + s.Kubeconfig(), "--root-ca-file=" + s.CAFile(), "--service-account-key-ring=" + s.ring, "--grace=1s"},
+		&got.Doctor:    doctor,
 		&got.Preflight: append([]string{"preflight"}, s.flags...),
 		&got.Keys:      {"keys", "list", "--kubeconfig=" + s.Kubeconfig(), "--service-account-key-ring=" + s.ring},
 	} {
@@ -249,8 +350,55 @@ func (s *surfaces) look(t *testing.T) (got findings) {
 	return got
 }
 
-// value is the sum of the series that begin so.
+// awaitAlert waits until the series has what its alert fires for: a counter grows, and others have the value.
+func (s *surfaces) awaitAlert(t *testing.T, alert, series string, value, before float64) {
+	t.Helper()
+	if series == "" {
+		return
+	}
+	name, _, _ := strings.Cut(series, "{")
+	_, rule, _ := strings.Cut(string(testcluster.ReadFile(t, "../../manifests/monitoring/prometheusrule.yaml")), "- alert: "+alert+"\n")
+	if expr, _, _ := strings.Cut(rule, "labels:"); !strings.Contains(expr, name) {
+		t.Errorf("%s does not ask for %s", alert, name)
+	}
+	testcluster.Poll(t, "await what "+alert+" asks for", func() error {
+		has := s.value(t, series)
+		if counts := strings.HasSuffix(name, "_total"); counts && has <= before || !counts && has != value {
+			return fmt.Errorf("%s is %v, and was %v", series, has, before)
+		}
+		return nil
+	})
+}
+
+// value is the sum of a series, which names all labels that matter in their order.
 func (s *surfaces) value(t *testing.T, series string) (sum float64) {
 	t.Helper()
-	return 0
+	for _, path := range []string{"/metrics", "/metrics/slis"} {
+		text, err := s.m.Get(t.Context(), path)
+		testutil.Must(t, err)
+		name, labels, _ := strings.Cut(series, "{")
+		pattern := "(?m)^" + name + `\{[^}]*` + regexp.QuoteMeta(strings.TrimSuffix(labels, "}")) + `[^}]*\} (\S+)$`
+		for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			one, err := strconv.ParseFloat(match[1], 64)
+			testutil.Must(t, err)
+			sum += one
+		}
+	}
+	return sum
+}
+
+// awaitRefusal returns once the policy acts.
+func (s *surfaces) awaitRefusal(t *testing.T) {
+	t.Helper()
+	config := s.Config()
+	config.Impersonate.UserName, config.Impersonate.Groups = manifests.User, []string{"system:masters"}
+	us, err := kubernetes.NewForConfig(config)
+	testutil.Must(t, err)
+	testcluster.Poll(t, "await the policy", func() error {
+		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+		if _, err := us.CoreV1().ConfigMaps("shop").Create(t.Context(), probe, metav1.CreateOptions{DryRun: []string{"All"}}); err != nil {
+			return nil //nolint:nilerr // that is it
+		}
+		return errors.New("it does not")
+	})
 }

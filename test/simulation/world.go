@@ -19,7 +19,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"sa-controller-manager/cmd/sa-controller-manager/app"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/test/faults/checker"
@@ -185,7 +185,7 @@ func (w *world) work(ctx context.Context, c *client) error {
 	if w.plan.upstream {
 		return runUpstream(ctx, c)
 	}
-	flags, _, err := options.Parse([]string{
+	flags, _, err := secureport.Parse([]string{
 		"--webhook-port=0", "--secure-port=0", "--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
 		"--concurrent-serviceaccount-token-syncs=40", // so that their order in the queue has no effect
 		"--leader-elect-lease-duration=" + leaseDuration.String(), "--leader-elect-renew-deadline=" + renewDeadline.String(),

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
@@ -53,8 +52,8 @@ type Config struct {
 	// ExternalSigner has our process sign kube-apiserver's tokens. If it does so already, that stays
 	// without this.
 	ExternalSigner bool
-	// Registration is how kube-apiserver is to learn of our webhook, static or none; "" to decide.
-	Registration registration.Mode
+	// KeepPlugin leaves kube-apiserver its plugin.
+	KeepPlugin bool
 
 	// Binary is the file on the node that our Pod runs, "" if the image contains the program. Version runs it
 	// and returns its version.

@@ -14,6 +14,7 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
@@ -68,7 +69,11 @@ func (c *Config) desire(o *observed) (*desired, error) {
 	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
 		own = nil
 	}
-	if d.kcm, err = component.Carry(kcm, own); err != nil && d.written {
+	_, flags, err := secureport.Parse(nil)
+	if err != nil {
+		return nil, err
+	}
+	if d.kcm, err = component.Carry(kcm, flags, own); err != nil && d.written {
 		return nil, err
 	}
 	if d.manifest, d.own = o.manager, o.current; d.written {
@@ -124,8 +129,7 @@ func (c *Config) chooseFiles(o *observed, d *desired, m *staticpod.Manifest) err
 	switch {
 	case before == registration.URL || before == registration.Service:
 		return fmt.Errorf("our manifest has --%s=%s, and a takeover registers from files; first run: kubeadm handback", registrationFlag, before)
-	case c.Registration != "":
-		d.files = c.Registration == registration.Static
+	case c.KeepPlugin:
 	case o.manager != nil && !c.Rewrite:
 		d.files = now || before == registration.Static
 	default:

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -262,7 +261,7 @@ func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags) error {
 	if p.image == "" {
 		f.Binary = p.binary
 	}
-	f.Registration = registration.Mode(staticpod.Command(p.extraArgs).Last(registrationFlag))
+	f.KeepPlugin = staticpod.Command(p.extraArgs).Last(registrationFlag) != ""
 	return f.run(cmd, Takeover)
 }
 

@@ -133,6 +133,10 @@ func TestTakeoverCommand(t *testing.T) {
 				"--service-account-magic 1 - unknown ", "Not taken over: --service-account-magic=1 of kube-controller-manager: this version does not know",
 			},
 		},
+		"ByURL": {
+			args: []string{"--extra-arg=--webhook-registration=url"},
+			want: "Error: --extra-arg \"--webhook-registration=url\" must be left out, or none, which leaves kube-apiserver its plugin",
+		},
 		"NotMounted": {
 			reason: "our Pod would not have it", kcm: []string{inImage},
 			want: "Error: --root-ca-file of kube-controller-manager: /in/the/image.crt is in none of its volumeMounts",

@@ -135,13 +135,13 @@ func TestChooseFiles(t *testing.T) {
 		image   string // v1.37.2 if it is empty
 		own     []byte
 		rewrite bool
-		asked   registration.Mode
+		keep    bool
 		want    bool
 		note    string // the beginning
 		refused string
 	}{
 		"v1.37":       {want: true},
-		"v1.37, none": {asked: registration.None, note: "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook"},
+		"v1.37, none": {keep: true, note: "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook"},
 		"v1.36":       {image: "v1.36.3", note: "kube-apiserver keeps its ServiceAccount plugin: it reads no webhook from files (v1.37 does)."},
 		"again":       {own: own(registration.Static), want: true},
 		"again, none": {
@@ -157,7 +157,7 @@ func TestChooseFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
-			p.config.Registration, p.config.Rewrite = tc.asked, tc.rewrite
+			p.config.KeepPlugin, p.config.Rewrite = tc.keep, tc.rewrite
 			p.change(t, component.APIServer, "kube-apiserver:v1.37.2", "kube-apiserver:"+stdcmp.Or(tc.image, "v1.37.2"))
 			if tc.own != nil {
 				p.write(t, ownFile, tc.own)
@@ -176,7 +176,7 @@ func TestChooseFiles(t *testing.T) {
 	}
 	p := newControlPlane(t, "v1.37")
 	p.writeSteps(t, takeover, 3)
-	p.config.Registration, p.config.Rewrite = registration.None, true
+	p.config.KeepPlugin, p.config.Rewrite = true, true
 	p.refuses(t, "it would lose what admits Pods", Takeover, "kube-apiserver reads our webhook from files, and would refuse Pods while that ends")
 }
 

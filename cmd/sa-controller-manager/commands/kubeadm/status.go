@@ -5,14 +5,11 @@ package kubeadm
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -21,8 +18,7 @@ import (
 	"sa-controller-manager/internal/printers"
 )
 
-const statusDescription = `Print whether this control-plane node was taken over, by which binary or image and with which
-flags, whether the patches for kubeadm upgrade are there, and what is wrong with its files. Nothing
+const statusDescription = `Print whether this control-plane node was taken over, with which flags, how our process runs, whether the patches for kubeadm upgrade are there, and what is wrong with its files. Nothing
 is changed, and the API server is not asked: "doctor" compares the nodes.`
 
 // Words of status.State.
@@ -38,15 +34,11 @@ type status struct {
 
 	Node  string `json:"node"`
 	State string `json:"state"`
-	// Binary is on the host, "" if the image has the program.
-	Binary string `json:"binary,omitempty"`
-	Image  string `json:"image,omitempty"`
-	// Flags are those of the last takeover that do not follow from the manifests.
-	Flags        []string          `json:"flags"`
-	Registration string            `json:"registration,omitempty"`
-	Signer       bool              `json:"signer"`
-	Components   []statusComponent `json:"components"`
-	Findings     []check.Finding   `json:"findings"`
+	// Flags are those of the last takeover that do not follow from the manifests, and Command is that of our Pod.
+	Flags      []string          `json:"flags"`
+	Command    []string          `json:"command,omitempty"`
+	Components []statusComponent `json:"components"`
+	Findings   []check.Finding   `json:"findings"`
 }
 
 type statusComponent struct {
@@ -85,25 +77,11 @@ func (c *Config) status() (*status, error) {
 	if err != nil {
 		return nil, err
 	}
-	var pod corev1.Pod
-	err = yaml.Unmarshal(o.manager, &pod)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.manifest(manager), err)
-	}
 	s := &status{
-		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Registration: string(o.registers()),
+		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Command: o.current,
 		Flags: append([]string{}, o.record.Flags...), Findings: []check.Finding{},
 	}
-	for _, container := range pod.Spec.Containers {
-		s.Image = cmp.Or(s.Image, container.Image)
-	}
-	for _, volume := range pod.Spec.Volumes {
-		if volume.Name == binaryFlag && volume.HostPath != nil {
-			s.Binary = volume.HostPath.Path
-		}
-	}
 	changes := c.changes(o, o.apiServer().ReadsFiles() || o.registers() == registration.Static)
-	s.Signer = o.manager != nil && changes.Signer
 	done, wanted := 0, 0
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
 		file := o.files[name]
@@ -126,7 +104,7 @@ func (c *Config) status() (*status, error) {
 		}
 	}
 	switch {
-	case o.manager != nil && done == wanted && len(s.Findings) == 0:
+	case o.current != nil && done == wanted && len(s.Findings) == 0: // it is not damaged
 		s.State = takenOver
 	case o.manager == nil && done == 0:
 		s.State = notTakenOver
@@ -136,19 +114,12 @@ func (c *Config) status() (*status, error) {
 
 func (s *status) text() string {
 	var b strings.Builder
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, "%-9s %s\n", name+":", value)
-		}
+	fmt.Fprintf(&b, "Node:  %s\nState: %s\n", s.Node, strings.ReplaceAll(s.State, "-", " "))
+	if len(s.Flags) > 0 {
+		fmt.Fprintf(&b, "Flags: %s\n", strings.Join(s.Flags, " "))
 	}
-	line("Node", s.Node)
-	line("State", strings.ReplaceAll(s.State, "-", " "))
-	line("Binary", s.Binary)
-	line("Image", s.Image)
-	line("Flags", strings.Join(s.Flags, " "))
-	line("Webhook", s.Registration)
-	if s.Signer {
-		line("Signer", "signs the tokens of kube-apiserver")
+	if len(s.Command) > 0 {
+		fmt.Fprintf(&b, "Our process:\n  %s\n", strings.Join(s.Command, "\n  "))
 	}
 	fmt.Fprintln(&b)
 	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

@@ -6,6 +6,7 @@ package kubeadm
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,45 +15,45 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/manifests"
 )
 
 // TestStatus is about what the files of a node say.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		steps        int // of a takeover that are done
-		signer       bool
-		upgraded     bool // without patches
-		want         string
-		kcm, api     statusComponent
-		binary       string
-		registration string
+		steps    int // of a takeover that are done
+		signer   bool
+		upgraded bool // without patches
+		damaged  bool // our manifest
+		want     string
+		kcm, api statusComponent
 	}{
 		"Stock":     {want: notTakenOver},
-		"FirstStep": {steps: 1, want: partly, binary: "/opt/b", registration: "static"},
+		"FirstStep": {steps: 1, want: partly},
 		"Signer": {
 			steps: all, signer: true, want: takenOver, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
-			binary: "/opt/b", registration: "static",
+		},
+		"Damaged": {
+			steps: all, damaged: true, want: partly, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
 		},
 		"Upgraded": {
 			steps: all, upgraded: true, want: partly, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", false, true, true},
-			binary: "/opt/b", registration: "static",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			p.config.ExternalSigner = tc.signer
-			p.config.Pod = func(o *manifests.StaticPodOptions) ([]string, error) {
-				o.HostBinary = "/opt/b"
-				return o.MainArgs()
-			}
 			p.config.Given = []string{"--token-secrets=auto"}
 			p.writeSteps(t, takeover, tc.steps)
 			if tc.upgraded {
 				p.write(t, apiServerFile, stock(t, "v1.37", component.APIServer))
 			}
 			p.config.ExternalSigner = false
+			own := component.OwnCommand([]byte(p.files(t)[ownFile]))
+			if tc.damaged {
+				own = nil
+				p.write(t, ownFile, []byte("kind: ["))
+			}
 			got, err := p.config.status()
 			testutil.Must(t, err)
 			tc.kcm.Name, tc.api.Name = component.ControllerManager, component.APIServer
@@ -61,9 +62,8 @@ func TestStatus(t *testing.T) {
 			if tc.steps == 0 {
 				flags = ""
 			}
-			if got.State != tc.want || got.Binary != tc.binary || got.Registration != tc.registration || got.Signer != tc.signer ||
-				strings.Join(got.Flags, " ") != flags {
-				t.Errorf("%+v, want %s, %q, %q", got, tc.want, tc.binary, flags)
+			if got.State != tc.want || !slices.Equal(got.Command, own) || strings.Join(got.Flags, " ") != flags {
+				t.Errorf("%+v, want %s, %q, %q", got, tc.want, own, flags)
 			}
 		})
 	}
@@ -75,7 +75,7 @@ func TestStatusCommand(t *testing.T) {
 	p := newControlPlane(t, "v1.37")
 	args := append([]string{"status"}, p.nodeFlags(t)...)
 	if got := clitest.Run(t, NewCommand(), args...); got.Code != 0 ||
-		!strings.HasPrefix(got.Stdout, "Node:     n\nState:    not taken over\n") {
+		!strings.HasPrefix(got.Stdout, "Node:  n\nState: not taken over\n") {
 		t.Errorf("%+v", got)
 	}
 	got := clitest.Run(t, NewCommand(), append(args, "-o", "json")...)

@@ -122,10 +122,10 @@ func TestThereAndBack(t *testing.T) {
 		"RegisteredNowhereFirst": {
 			reason: "as before v1.37", added: files,
 			before: func(t *testing.T, p *controlPlane) {
-				p.config.Registration = registration.None
+				p.config.KeepPlugin = true
 				taken(t, p)
 			},
-			config: func(c *Config) { c.Registration, c.Rewrite = "", true },
+			config: func(c *Config) { c.KeepPlugin, c.Rewrite = false, true },
 		},
 		"Interrupted": {added: files, before: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 3) }},
 		"FilesEditedSince": {
@@ -192,7 +192,7 @@ func (tc *trip) goes(t *testing.T) {
 	p.writeSteps(t, takeover, all)
 	tc.isTaken(t, p, first, command)
 
-	p.config.Registration, p.config.ExternalSigner, p.config.Rewrite = "", false, false
+	p.config.KeepPlugin, p.config.ExternalSigner, p.config.Rewrite = false, false, false
 	after := p.files(t)
 	p.writeSteps(t, takeover, all)
 	testutil.Check(t, "after one more takeover, without the flags", after, p.files(t))
@@ -680,7 +680,7 @@ func TestTakenOverAgain(t *testing.T) {
 			tc.between(t, never, false)
 			tc.again(&p.config)
 			p.writeSteps(t, takeover, all)
-			p.config.Registration, p.config.ExternalSigner, p.config.Rewrite = "", false, true
+			p.config.KeepPlugin, p.config.ExternalSigner, p.config.Rewrite = false, false, true
 			p.writeSteps(t, takeover, all)
 			if ours := p.files(t)[ownFile]; strings.Contains(ours, "-serviceaccount-controller") {
 				t.Errorf("%s: our process runs no controllers:\n%s", tc.reason, ours)

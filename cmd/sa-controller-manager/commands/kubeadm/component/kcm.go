@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/spf13/pflag"
+
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
@@ -65,6 +67,7 @@ type Carried struct {
 	*staticpod.Manifest
 
 	own      staticpod.Command // of our manifest that is there
+	flags    *pflag.FlagSet    // of our process
 	verdicts []verdict
 }
 
@@ -75,10 +78,10 @@ type verdict struct {
 	reason       string
 }
 
-// Carry decides about every flag, and refuses values that it cannot carry over. own is the command of our manifest if no
-// record says what takeovers have changed: it then knows more.
-func Carry(m *staticpod.Manifest, own staticpod.Command) (*Carried, error) {
-	k := &Carried{Manifest: m, own: own}
+// Carry decides about every flag, and refuses values that it cannot carry over. flags are those of our process, and own is
+// the command of our manifest if no record says what takeovers have changed: it then knows more.
+func Carry(m *staticpod.Manifest, flags *pflag.FlagSet, own staticpod.Command) (*Carried, error) {
+	k := &Carried{Manifest: m, flags: flags, own: own}
 	var all []error
 	seen := map[string]bool{}
 	// Without the first two flags kube-controller-manager differs from our manifest.
@@ -113,10 +116,9 @@ func (k *Carried) decide(name string) (verdict, error) {
 		}
 		return v, err
 	}
-	_, own, err := options.Parse(nil)
-	if err != nil || own.Lookup(name) == nil || !strings.HasPrefix(options.OriginOf(own.Lookup(name)), "as KCM") {
+	if flag := k.flags.Lookup(name); flag == nil || !strings.HasPrefix(options.OriginOf(flag), "as KCM") {
 		v.class, v.reason = unknown, "this version does not know the flag, and so not what it changes"
-		return v, err
+		return v, nil
 	}
 	v.reason = "is for its own process"
 	for _, ignored := range options.IgnoredFlags() {

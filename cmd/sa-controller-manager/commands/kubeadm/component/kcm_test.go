@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
@@ -109,7 +110,9 @@ func TestCarriedOver(t *testing.T) {
 			}
 			m, err := f.Operators()
 			testutil.Must(t, err)
-			k, err := Carry(m, tc.own)
+			_, flags, err := secureport.Parse(nil)
+			testutil.Must(t, err)
+			k, err := Carry(m, flags, tc.own)
 			if tc.refused != "" || err != nil {
 				if err == nil || tc.refused == "" || !strings.Contains(err.Error(), tc.refused) {
 					t.Errorf("%s: error %v, want one with %q", tc.reason, err, tc.refused)

@@ -61,6 +61,7 @@ type Files struct {
 
 	// Only load and step use what follows.
 	newest, serving *servingPair
+	refused         error // why newer content is not used
 }
 
 // servingPair is the content of the files at one time. It is compared by address.
@@ -109,8 +110,8 @@ func (f *Files) Run(ctx context.Context) error {
 func (f *Files) sync(ctx context.Context, key string) error {
 	logger := klog.FromContext(ctx)
 	if f.unread.Swap(false) {
-		if err := f.load(); err != nil {
-			logger.Error(err, "Refused the changed serving certificate, keeping the previous one")
+		if f.refused = f.load(); f.refused != nil {
+			logger.Error(f.refused, "Refused the changed serving certificate, keeping the previous one")
 		} else {
 			logger.Info("Loaded the changed serving certificate", "notAfter", f.newest.Leaf.NotAfter)
 		}
@@ -156,7 +157,7 @@ func (f *Files) step() time.Duration {
 	default:
 		next = checkDuringChange
 	}
-	f.set(&snapshot{serving: f.serving.Certificate, bundle: f.registered.bundle(inUse, now, filesOverlap)})
+	f.set(&snapshot{serving: f.serving.Certificate, bundle: f.registered.bundle(inUse, now, filesOverlap), problem: f.refused})
 	return next
 }
 

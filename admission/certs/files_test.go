@@ -5,6 +5,7 @@ package certs
 
 import (
 	"bytes"
+	"errors"
 	"crypto"
 	"crypto/x509"
 	"os"
@@ -189,6 +190,30 @@ func (r *rotating) replaceFiles(p pair) {
 	testutil.Must(r.t, r.pair.RunOnce(r.t.Context()))
 	testutil.Must(r.t, r.load())
 	r.step()
+}
+
+// TestFilesNameWhatTheyRefuse: readiness says which file is not used, why, and until when the present certificate lasts.
+func TestFilesNameWhatTheyRefuse(t *testing.T) {
+	t.Parallel()
+	c := newCast(t, map[string]int{"a": 0})
+	now := start.Add(day)
+	first := newPair(t, c["a"], now, "127.0.0.1").with(c["a"])
+	r := newRotating(t, first, now)
+	note := func(p pair) string {
+		writeFile(t, r.dir, "tls.crt", p.cert)
+		writeFile(t, r.dir, "tls.key", p.key)
+		testutil.Must(t, errors.Join(r.pair.RunOnce(t.Context()), r.sync(t.Context(), r.config.CertFile)))
+		return r.Note()
+	}
+	refused := note(newPair(t, c["a"], start.Add(-40*day), "127.0.0.1").with(c["a"]))
+	for _, want := range []string{r.config.CertFile, "expired", "the present certificate is valid until 2"} {
+		if !strings.Contains(refused, want) {
+			t.Errorf("%q is not in %q", want, refused)
+		}
+	}
+	if said := note(first); said != "" {
+		t.Errorf("with the file in order it says %q", said)
+	}
 }
 
 // has is which CAs of a cast the caBundle has.

@@ -76,6 +76,15 @@ func (s *Source) Ready() error {
 	return nil
 }
 
+// Note returns the last error and until when the certificate that is served is valid, "" without an error.
+func (s *Source) Note() string {
+	current := s.current.Load()
+	if current.serving == nil || current.problem == nil {
+		return ""
+	}
+	return fmt.Sprintf("%v; the present certificate is valid until %s", current.problem, current.serving.Leaf.NotAfter.UTC().Format(time.RFC3339))
+}
+
 // OnChange registers notify, which is called whenever the certificate or the caBundle changes. It
 // must not block. OnChange must not be called once the Files or Managed runs.
 func (s *Source) OnChange(notify func()) { s.changed = append(s.changed, notify) }

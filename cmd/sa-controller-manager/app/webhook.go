@@ -70,7 +70,7 @@ func (m *Manager) buildWebhook(p *Part) error {
 		return err
 	}
 	m.webhook, m.parts = w, append(m.parts, w.followers...)
-	p.Check = func() (string, error) { return "", w.source.Ready() }
+	p.Check = func() (string, error) { return w.source.Note(), w.source.Ready() }
 	return nil
 }
 

@@ -16,13 +16,15 @@ import (
 	"sa-controller-manager/internal/check"
 )
 
-// Missing permissions are checked again after a second, then after twice as long each time.
+// Missing permissions are checked again after a second, then after twice as long each time, and all of them once
+// they are granted, because they may be taken away.
 const (
 	firstRetry = time.Second
 	maxRetry   = time.Minute
+	recheck    = 10 * time.Minute
 )
 
-// Watcher checks permissions until all are granted. Its methods may be called concurrently.
+// Watcher checks permissions. Its methods may be called concurrently.
 type Watcher struct {
 	client kubernetes.Interface
 	rules  []Rule
@@ -37,12 +39,11 @@ func NewWatcher(client kubernetes.Interface, rules []Rule) *Watcher {
 	return &Watcher{client: client, rules: rules}
 }
 
-// Run checks until all permissions are granted or ctx ends, and logs the missing ones whenever they
-// have changed.
+// Run checks until ctx ends, and logs the missing permissions whenever they have changed.
 func (w *Watcher) Run(ctx context.Context) error {
 	wanted := Accesses(w.rules)
 	said := ""
-	for retry := firstRetry; ; retry = min(2*retry, maxRetry) {
+	for retry := firstRetry; ; {
 		report := Check(ctx, w.client, wanted)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the process stops
@@ -52,13 +53,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 			report.log(klog.FromContext(ctx), w.rules, said == "")
 			said = says
 		}
+		pause := retry
+		retry = min(2*retry, maxRetry)
 		if wanted = report.accesses(func(a Answer) bool { return !a.Granted }); len(wanted) == 0 {
-			return nil
+			wanted, pause, retry = Accesses(w.rules), recheck, firstRetry
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(retry):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package permissions
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -82,7 +83,7 @@ func rulesOfToken() []Rule {
 	return slices.DeleteFunc(all(), func(rule Rule) bool { return rule.Part != token })
 }
 
-func TestWatcherGoesOnUntilGranted(t *testing.T) {
+func TestWatcherGoesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var granted atomic.Bool
@@ -94,8 +95,7 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 			t.Error("nothing was asked yet, and the status is good")
 		}
 		logger, logs := recorded()
-		ended := make(chan error, 1)
-		go func() { ended <- watcher.Run(klog.NewContext(t.Context(), logger)) }()
+		testutil.Start(t, func(ctx context.Context) error { return watcher.Run(klog.NewContext(ctx, logger)) })
 
 		time.Sleep(10*time.Minute + 30*time.Second)
 		synctest.Wait()
@@ -121,12 +121,23 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 		}
 
 		granted.Store(true)
-		testutil.Must(t, <-ended)
+		time.Sleep(maxRetry)
+		synctest.Wait()
 		if result, err := watcher.Findings(); result.Note != "" || len(result.Findings) > 0 || err != nil {
 			t.Errorf("result %v, %v after everything is granted", result, err)
 		}
 		if !strings.Contains(logs(), "All permissions are granted now") {
 			t.Errorf("the log does not say that it is over:\n%s", logs())
+		}
+
+		granted.Store(false)
+		time.Sleep(recheck)
+		synctest.Wait()
+		if result, err := watcher.Findings(); len(result.Findings) != 1 || err != nil {
+			t.Errorf("result %v, %v after a permission was taken away", result, err)
+		}
+		if n := strings.Count(logs(), "lacks permissions: patch secrets"); n != 2 {
+			t.Errorf("what is missing was logged %d times, want once more:\n%s", n, logs())
 		}
 	})
 }

@@ -77,7 +77,7 @@ func newResult(name string, found check.Result, err error) result {
 	}
 	switch {
 	case err != nil:
-		result.Word, result.Error = "unknown", err.Error()
+		result.Word, result.Error, result.Note = "unknown", err.Error(), ""
 	case found.Skipped:
 		result.Word = "skipped"
 	}

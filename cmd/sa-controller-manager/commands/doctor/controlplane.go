@@ -19,8 +19,8 @@ import (
 	"sa-controller-manager/manifests"
 )
 
-// checkPermissions asks for all permissions that the manager may need: the flags of the process
-// are not known here.
+// checkPermissions asks for the permissions that the manager needs with any flags, because those of the process are not
+// known here.
 func (c *cluster) checkPermissions(ctx context.Context) (check.Result, error) {
 	if installed, err := c.installed(ctx); err != nil || !installed {
 		return check.Skip(notInstalled), err
@@ -41,7 +41,8 @@ func (c *cluster) checkPermissions(ctx context.Context) (check.Result, error) {
 	rules := permissions.StandardRules(o)
 	report := permissions.CheckUser(ctx, c.Client, user, permissions.Accesses(rules))
 	return check.Result{
-		Findings: report.Findings(rules), Note: fmt.Sprintf("%d permissions checked for %s", len(report.Answers), user),
+		Findings: report.Findings(rules),
+		Note:     fmt.Sprintf("%d permissions checked for %s; preflight checks also those of unusual flags", len(report.Answers), user),
 	}, report.Err()
 }
 

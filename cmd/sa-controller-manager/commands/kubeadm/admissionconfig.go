@@ -116,7 +116,7 @@ func (c *Config) extend(m *staticpod.Manifest, config *apiserverv1.AdmissionConf
 	}
 	if other := has[staticManifestsDir]; other != nil && other != "" {
 		return fmt.Errorf("it has %s: %v already, and kube-apiserver reads one; docs/static-registration.md has what to do by hand; "+
-			"--extra-arg=--webhook-registration=url uses none", staticManifestsDir, other)
+			"--extra-arg=--webhook-registration=none uses none, and leaves kube-apiserver its plugin", staticManifestsDir, other)
 	}
 	settings := map[string]any{"apiVersion": apiserverv1.SchemeGroupVersion.String(), "kind": "WebhookAdmissionConfiguration"}
 	if name == policyPlugin {

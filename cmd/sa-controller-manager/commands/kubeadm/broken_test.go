@@ -33,7 +33,7 @@ func TestHangup(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Skip("the tests run under nohup, which says to go on")
 	}
-	for _, sent := range []syscall.Signal{syscall.SIGHUP, syscall.SIGPIPE} {
+	for _, sent := range []syscall.Signal{syscall.SIGHUP} {
 		p := newControlPlane(t, "v1.37")
 		f := newNodeFlags()
 		cmd := &cobra.Command{RunE: func(cmd *cobra.Command, _ []string) error {

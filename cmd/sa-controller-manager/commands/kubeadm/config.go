@@ -18,6 +18,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/signing/ring"
 )
 
 // manager is the name of our static pod and of its manifest.
@@ -37,6 +38,8 @@ type Config struct {
 	// ManifestsDir is the directory that the kubelet reads. The other two must be elsewhere: the
 	// kubelet takes every file for a manifest whose name does not begin with a dot.
 	ManifestsDir, BackupDir, PatchesDir string
+	// Revoked are the keys that hosts have revoked, as far as the API server says so.
+	Revoked ring.Revocations
 	// SkipKeyCheck hands back although the key files lack keys that are in use.
 	SkipKeyCheck bool
 	// Given are all flags to record. Kept are those among them that this takeover has from the last one, and Reset drops those.

@@ -27,8 +27,8 @@ import (
 // desired is what a takeover leads to.
 type desired struct {
 	// files reports whether kube-apiserver reads our webhook from files and loses its plugin, and note says why not.
-	files   bool
-	note    string
+	files bool
+	note  string
 	// earlier are what changes Pods before a webhook of ours from files.
 	earlier []string
 	changes component.Changes

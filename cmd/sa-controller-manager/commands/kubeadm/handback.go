@@ -6,9 +6,12 @@ package kubeadm
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
@@ -26,9 +29,20 @@ func Handback(ctx context.Context, c Config) error {
 	if err := c.checkStrayManifests(); err != nil {
 		return err
 	}
+	unknown := c.Silent
+	if c.Client != nil {
+		published, err := consistency.Fetch(ctx, c.Client)
+		c.Revoked = published.Removed
+		if unknown = err; ring.IsDone(err) {
+			unknown = nil
+		}
+	}
 	steps, err := c.planHandback(o)
 	if err != nil {
 		return err
+	}
+	if file := o.own.Last(component.KeyRingFlag); unknown != nil && file != "" {
+		fmt.Fprintf(c.Out, "The key files are compared with %s alone, which lacks what other hosts have revoked since: %v\n", file, unknown)
 	}
 	return c.run(ctx, steps)
 }
@@ -58,8 +72,8 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 			name:    StepManager,
 			summary: "sa-controller-manager ends, and the files of its webhook are deleted",
 			guards:  []cli.Check{c.unused, c.unregistered, c.isNode(o)},
-			writes: append(nodefile.Append(nil, c.manifest(manager), o.manager, nil), w.next(component.Record{Components: w.record.Components})...),
-			waits:  []cli.Check{c.managerGone(o), c.deleteFiles, c.unrestricted, c.forgetRing},
+			writes:  append(nodefile.Append(nil, c.manifest(manager), o.manager, nil), w.next(component.Record{Components: w.record.Components})...),
+			waits:   []cli.Check{c.managerGone(o), c.deleteFiles, c.unrestricted, c.forgetRing},
 		})
 	}
 	return steps, nil
@@ -121,9 +135,12 @@ func (c *Config) ownIsGone(o *observed, before, after component.Files) []string 
 	return []string{"Our manifest is gone or damaged. The keys in use are taken from " + c.backup(manager) + "."}
 }
 
-// answers checks that there is a kube-apiserver to ask.
+// answers checks that there is a kube-apiserver to ask. Whatever status it answers with, or with which certificate, it runs.
 func (c *Config) answers(context.Context) error {
 	_, err := c.Client.Discovery().ServerVersion()
+	if errors.As(err, new(apierrors.APIStatus)) || errors.As(err, new(*tls.CertificateVerificationError)) {
+		return nil
+	}
 	return err
 }
 

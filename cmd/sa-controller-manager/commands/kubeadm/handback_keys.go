@@ -6,6 +6,7 @@ package kubeadm
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -25,6 +26,7 @@ func (c *Config) keysInUse(o *observed) (keys ring.State, verify []signing.Publi
 		if keys, err = ring.At(c.onNode(ringFile)).Read(); err != nil {
 			return keys, nil, fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
 		}
+		keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
 		keys = keys.Effective()
 	case keyFile != "":
 		key, err := cli.ReadFile(component.KeyFlag, c.onNode(keyFile), signing.ParsePrivateKey)
@@ -59,9 +61,9 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 	var problems, revoked []error
 	keys, verify, err := c.keysInUse(o)
 	if err != nil {
-		problems = append(problems, fmt.Errorf("the keys in use are unknown: %w", err))
-		keys = ring.State{}
+		problems = append(problems, fmt.Errorf("the keys in use are unknown: %w", err)) // but what was read counts
 	}
+	keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
 	refuse := func(file string, key signing.PublicKey) {
 		if keys.IsRevoked(key) {
 			revoked = append(revoked, fmt.Errorf("%s holds key %s, which was revoked: kube-apiserver would accept its tokens again; take it "+
@@ -90,6 +92,11 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 		}
 		if err := cannotSign(keys, name, c.localPath(after, file), key, err, known); err != nil {
 			problems = append(problems, err)
+		}
+	}
+	if file := after.Command().Last(component.AdmissionConfigFlag); file != "" && name == component.APIServer {
+		if _, err := c.source(after, file); errors.Is(err, fs.ErrNotExist) {
+			problems = append(problems, fmt.Errorf("%s would not start: it gets back --%s=%s: %w", name, component.AdmissionConfigFlag, file, err))
 		}
 	}
 	if err := errors.Join(revoked...); err != nil {

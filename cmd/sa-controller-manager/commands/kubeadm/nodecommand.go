@@ -192,12 +192,14 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 	return act(ctx, c)
 }
 
-// untilHangup ends with a dropped SSH session, too, so that a step rolls back, unless nohup says to go on.
+// untilHangup ends with a dropped SSH session, too, so that a step rolls back, unless nohup says to go on. A pipe that nobody
+// reads does not end the command: it is there for the node.
 func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
+	signal.Ignore(syscall.SIGPIPE)
 	if signal.Ignored(syscall.SIGHUP) {
 		return context.WithCancel(ctx)
 	}
-	return signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGPIPE)
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
 // adminClient makes a client from the given kubeconfig or kubeadm's for administrators, and from no other, and

@@ -133,6 +133,10 @@ func TestTakeoverCommand(t *testing.T) {
 				"--service-account-magic 1 - unknown ", "Not taken over: --service-account-magic=1 of kube-controller-manager: this version does not know",
 			},
 		},
+		"NoSocket": {
+			args: []string{"--external-signer", "--extra-arg=--external-signer-socket="},
+			want: "Error: --extra-arg \"--external-signer-socket=\" is what this command decides",
+		},
 		"ByURL": {
 			args: []string{"--extra-arg=--webhook-registration=url"},
 			want: "Error: --extra-arg \"--webhook-registration=url\" must be left out, or none, which leaves kube-apiserver its plugin",

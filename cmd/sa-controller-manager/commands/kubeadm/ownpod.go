@@ -75,6 +75,8 @@ func (p *podFlags) validate() []error {
 			found.Add(extraArgFlag, arg, "must be a flag, --name=value")
 		} else if flagOf(arg) == tokenSecretsFlag {
 			found.Add(extraArgFlag, arg, "is a flag of this command itself")
+		} else if slices.Contains([]string{ownSocketFlag, staticDirFlag}, flagOf(arg)) {
+			found.Add(extraArgFlag, arg, "is what this command decides")
 		} else if flagOf(arg) == registrationFlag && arg != component.Assign(registrationFlag, string(registration.None)) {
 			found.Add(extraArgFlag, arg, "must be left out, or none, which leaves kube-apiserver its plugin: a takeover registers from files")
 		} else if _, err := filesOf(arg); err != nil {

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/manifests"
 )
 
@@ -30,15 +32,33 @@ func (c *Config) switchedOff(context.Context) error {
 	return nil
 }
 
-// unused refuses to stop our process while kube-apiserver needs it to start or to admit Pods.
+// unused refuses to stop our process while kube-apiserver needs it to start or to admit Pods, and while controllers would run
+// nowhere afterwards, whatever has put the two manifests as they are.
 func (c *Config) unused(context.Context) error {
 	now, err := c.observe()
 	if err != nil {
 		return cli.Permanent(err)
 	}
-	if now.apiServer().Signs() || now.apiServer().ReadsFiles() {
-		err = errors.New("kube-apiserver needs sa-controller-manager, to start if it signs its tokens, and to admit Pods if it is called " +
-			"by files; first run: kubeadm handback --steps=" + StepAPIServer)
+	api, kcm := now.apiServer(), now.files[component.ControllerManager]
+	if api.Signs() || api.ReadsFiles() {
+		return cli.Permanent(errors.New("kube-apiserver needs sa-controller-manager, to start if it signs its tokens, and to admit Pods if it " +
+			"is called by files; first run: kubeadm handback --steps=" + StepAPIServer))
+	}
+	if api.PluginIsOff() {
+		return cli.Permanent(fmt.Errorf("%s has its ServiceAccount plugin off, and Pods would get neither account nor token; first take "+
+			"ServiceAccount out of its --disable-admission-plugins, or remove our manifest by hand", c.manifest(api.Name)))
+	}
+	m, err := kcm.Parse()
+	if kcm.Manifest == nil || now.current == nil {
+		return nil // it does not run, or nothing says what ours runs
+	}
+	var alone []string
+	if err == nil {
+		alone, err = component.RunsHereAlone(m, now.current)
+	}
+	if err == nil && len(alone) > 0 {
+		err = fmt.Errorf("%s runs in our process alone; first run kubeadm handback --steps=%s, or turn it on in %s, the token controller by a "+
+			"--%s; or remove our manifest by hand", strings.Join(alone, ", "), StepControllerManager, c.manifest(kcm.Name), component.KeyFlag)
 	}
 	return cli.Permanent(err)
 }

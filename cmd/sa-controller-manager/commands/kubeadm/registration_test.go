@@ -145,7 +145,7 @@ func TestChooseFiles(t *testing.T) {
 		"v1.36":       {image: "v1.36.3", note: "kube-apiserver keeps its ServiceAccount plugin: it reads no webhook from files (v1.37 does)."},
 		"again":       {own: own(registration.Static), want: true},
 		"again, none": {
-			own:  own(registration.None),
+			own: own(registration.None),
 			note: "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again, " +
 				"with --reset if an --extra-arg has decided it.",
 		},

@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/kubernetes/fake"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
@@ -94,4 +98,58 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHandbackOfALateHost: its ring file lacks what another host has revoked and published, and it verifies without that key.
+// So it is also where a file of further keys is gone, and the operator insists.
+func TestHandbackOfALateHost(t *testing.T) {
+	t.Parallel()
+	revoked := testkeys.Parse(testkeys.RSA2048()).Public()
+	for name, late := range map[string]bool{"Late": true, "VerifyFileIsGone": false} {
+		p := newRotated(t, false)
+		p.write(t, "pki/sa.key", testkeys.P256())
+		p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
+		if late {
+			p.config.Client = fake.NewClientset(clitest.IdentityLeases("n")...)
+			testutil.Must(t, consistency.Edit(t.Context(), p.config.Client, func(published *consistency.Published) error {
+				published.Removed = ring.Revocations{ring.Revocation(revoked)}
+				return nil
+			}))
+		} else {
+			testutil.Must(t, p.ring.Update(2, func(s ring.State) (ring.State, error) {
+				return ring.Revoke(s, []ring.Removed{ring.Revocation(revoked)}, nil, nil, time.Now())
+			}))
+			p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theRing,
+				theRing+"\n    - "+component.Assign(component.VerifyKeyFlag, "/etc/kubernetes/pki/gone.pub")))
+		}
+		for _, p.config.SkipKeyCheck = range []bool{false, true} {
+			p.refuses(t, name, Handback, "holds key "+revoked.ID+", which was revoked")
+		}
+	}
+}
+
+// TestHandbackNeedsTheAdmissionFile: kube-apiserver would not start without the operator's file.
+func TestHandbackNeedsTheAdmissionFile(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37", "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
+	p.write(t, "pki/admission.yaml", []byte(admissionHead))
+	p.writeSteps(t, takeover, all)
+	p.remove(t, "pki/admission.yaml")
+	p.config.SkipKeyCheck = false
+	writeFiles(t, p.dir+"/pki")
+	p.refuses(t, "", Handback, "kube-apiserver would not start: it gets back --admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
+}
+
+// TestUnused: our process stays while controllers would run nowhere, or the record of what it replaces is lost.
+func TestUnused(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.36")
+	p.writeSteps(t, takeover, all)
+	p.config.Steps = []string{StepAPIServer}
+	p.writeSteps(t, handback, all)
+	wantError(t, "kube-controller-manager is not handed back", p.config.unused(t.Context()), "runs in our process alone")
+	p.config.Steps = nil
+	p.remove(t, "backup/record.json", "patches/kube-controller-manager-sa-controller-manager+json.yaml")
+	p.refuses(t, "another takeover", Takeover, "there is a last --service-account-private-key-file=, but no record")
+	p.refuses(t, "a handback", Handback, "there is a last --service-account-private-key-file=, but no record")
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,10 +44,11 @@ type trip struct {
 	none   bool     // it reads no files, and keeps its plugin
 	// since is what happens before the handback, and then kubeadm v1.34 writes the manifests of some
 	// components, with our patches or without.
-	since    func(*testing.T, *controlPlane)
-	upgraded []string
-	patched  bool
-	left     []edit // what the handback leaves beside what was there
+	since       func(*testing.T, *controlPlane)
+	upgraded    []string
+	patched     bool
+	left        []edit // what the handback leaves beside what was there
+	pluginIsOff bool   // by the operator, after the handback: our process stays
 }
 
 // adds reports whether the takeover adds a flag to kube-apiserver.
@@ -146,7 +148,7 @@ func TestThereAndBack(t *testing.T) {
 			since: changedAndWithout("backup/kube-apiserver.yaml"),
 		},
 		"OwnOptOut":              {edits: optOut, added: files},
-		"OwnPluginOff":           {edits: ownPluginOff, added: []string{config}},
+		"OwnPluginOff":           {edits: ownPluginOff, added: []string{config}, pluginIsOff: true},
 		"UpgradedWithPatches":    {edits: optOut, added: files, upgraded: both, patched: true},
 		"UpgradedWithoutPatches": {edits: optOut, added: files, upgraded: both},
 		"OurManifestIsGone":      {added: files, since: without(ownFile)},
@@ -161,8 +163,34 @@ func TestThereAndBack(t *testing.T) {
 			},
 			left: []edit{{component.APIServer, "    image: ", "    - --disable-admission-plugins=PodSecurity\n    image: "}},
 		},
+		"AFlagIsAppended": {
+			reason: "behind ours, where one adds flags", added: files, since: func(t *testing.T, p *controlPlane) {
+				p.change(t, component.APIServer, "    image: ", "    - --v=4\n    image: ")
+				before := p.files(t)
+				p.writeSteps(t, takeover, all)
+				testutil.Check(t, "another takeover restarts nothing", before[apiServerFile], p.files(t)[apiServerFile])
+				status, err := p.config.status()
+				testutil.Must(t, err)
+				testutil.Check(t, "status", takenOver, status.State)
+			},
+			left: []edit{{component.APIServer, "    image: ", "    - --v=4\n    image: "}},
+		},
+		"OurListIsEdited": {
+			reason: "without * no other controller would run", added: files,
+			edits: []edit{{component.ControllerManager, "    - --controllers=*,bootstrapsigner,tokencleaner\n", ""}},
+			since: func(t *testing.T, p *controlPlane) {
+				p.change(t, component.ControllerManager, "clustertrustbundle-publisher-controller\n",
+					"clustertrustbundle-publisher-controller,-ttl-controller\n")
+			},
+			left: []edit{{component.ControllerManager, "    image: ", "    - --controllers=*,-ttl-controller\n    image: "}},
+		},
+		"SignerLineIsTakenOut": {
+			reason: "kube-apiserver would have no key", config: signs, added: signed, since: func(t *testing.T, p *controlPlane) {
+				p.change(t, component.APIServer, "    - "+socket+"\n", "")
+			},
+		},
 		"OperatorAddsTheSameLine": {
-			reason: "of several equal lines the last one is ours", added: files, left: ownPluginOff,
+			reason: "of several equal lines the last one is ours", added: files, left: ownPluginOff, pluginIsOff: true,
 			since: func(t *testing.T, p *controlPlane) { p.change(t, component.APIServer, port, ownPluginOff[0].new) },
 		},
 	} {
@@ -211,7 +239,11 @@ func (tc *trip) goes(t *testing.T) {
 		before["manifests/"+name+".yaml"] = string(tc.operators(t, "v1.34", name))
 	}
 	p.writeSteps(t, handback, all)
-	testutil.Must(t, p.config.unused(t.Context()))
+	wanted := ""
+	if tc.pluginIsOff {
+		wanted = "has its ServiceAccount plugin off, and Pods would get neither account nor token"
+	}
+	wantError(t, "our process may stop", p.config.unused(t.Context()), wanted)
 	for _, one := range tc.left {
 		file := "manifests/" + one.name + ".yaml"
 		before[file] = string(replaced(t, []byte(before[file]), one.old, one.new))
@@ -284,7 +316,7 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 	status, err := p.config.status()
 	testutil.Must(t, err)
 	testutil.Check(t, "status", takenOver, status.State)
-	wanted := ""
+	wanted := "runs in our process alone; first run kubeadm handback --steps=kube-controller-manager"
 	if signs || readsFiles {
 		wanted = "first run: kubeadm handback --steps=kube-apiserver"
 	}
@@ -352,7 +384,7 @@ func TestPlan(t *testing.T) {
 		copied        = "sa-controller-manager/static/config/admission.yaml"
 		apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml +" + copied + " ~" + record + " +" + apiServerPatch + " ~" + apiServerFile
 		apiServerOff  = "kube-apiserver: ~" + record + " ~" + apiServerPatch + " ~" + apiServerFile
-		kcmAway = "kube-controller-manager: +backup/kube-controller-manager.yaml +" + record +
+		kcmAway       = "kube-controller-manager: +backup/kube-controller-manager.yaml +" + record +
 			" +patches/kube-controller-manager-sa-controller-manager+json.yaml ~" + kcmFile
 		apiServerBack = "kube-apiserver: ~" + apiServerFile + " -" + apiServerPatch + " -" + copied + " ~" + record
 		kcmBack       = "kube-controller-manager: ~" + kcmFile + " -patches/kube-controller-manager-sa-controller-manager+json.yaml -" + record
@@ -368,7 +400,7 @@ func TestPlan(t *testing.T) {
 		way     way // takeover if nil
 		want    []string
 	}{
-		"Stock":                {want: []string{"manager: +" + ownFile, kcmAway, apiServerAway, apiServerOff}},
+		"Stock": {want: []string{"manager: +" + ownFile, kcmAway, apiServerAway, apiServerOff}},
 		"OurManifestIsAnother": {
 			reason: "the operator's, which registers nothing", prepare: another,
 			want: []string{"manager:", kcmAway, "kube-apiserver: +backup/kube-apiserver.yaml ~" + record + " +" + apiServerPatch},
@@ -537,6 +569,9 @@ func TestProofs(t *testing.T) {
 				return true, review, nil
 			})
 			p.config.Client = client
+			if !tc.advice {
+				p.config.StepTimeout = time.Minute // nothing is waited for
+			}
 			p.refuses(t, "dry run", Takeover, tc.dry)
 			p.config.DryRun = false
 			before := p.files(t)

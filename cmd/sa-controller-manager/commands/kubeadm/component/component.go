@@ -10,6 +10,7 @@ package component
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
@@ -138,6 +139,9 @@ func (f Files) Takeover(changes Changes) (Files, error) {
 	if err != nil {
 		return f, err
 	}
+	if f.Taken == nil && keyIsTaken(first.Command()) {
+		return f, f.unrecorded("a last " + Assign(KeyFlag, ""))
+	}
 	of := changes.of
 	if f.Name == ControllerManager {
 		of = controllersOff
@@ -153,6 +157,9 @@ func (f Files) Takeover(changes Changes) (Files, error) {
 	}
 	if err != nil {
 		return f, fmt.Errorf("the manifest of %s: %w", f.Name, err)
+	}
+	if f.Taken != nil && reflect.DeepEqual(taken, *f.Taken) && taken.in(now) {
+		after = now // in the operator's order
 	}
 	patch, err := kubeadmPatch(taken)
 	return Files{Name: f.Name, Manifest: after.Bytes(), Backup: first.Bytes(), Patch: patch, Taken: &taken}, err
@@ -173,8 +180,8 @@ func (f Files) Handback() (after Files, notes []string, err error) {
 	}
 	switch off := offBefore(f.Name, first.Command()); {
 	case off != "" && f.Name == APIServer:
-		notes = append(notes, "It had no "+pluginName+" plugin before, and gets none. "+
-			"The webhook stays until it has one, or until you unregister it.")
+		notes = append(notes, "It has no "+pluginName+" plugin by "+off+", which is not of the takeover, and gets none: our process stays "+
+			"until that is taken out.")
 	case off != "":
 		notes = append(notes, "It had "+off+" before, and keeps it.")
 	}
@@ -193,17 +200,23 @@ func offBefore(name string, command staticpod.Command) string {
 	return ""
 }
 
-// left returns a line that a takeover writes, and of which nothing says what was there before, "" if there is none.
+// left returns a line that only a takeover writes, "" if there is none.
 func (f Files) left(command staticpod.Command) string {
 	for _, line := range []string{signerLine(), Assign(AdmissionConfigFlag, AdmissionConfigFile)} {
 		if slices.Contains(command, line) {
 			return line
 		}
 	}
-	if f.Taken != nil {
-		return ""
+	if keyIsTaken(command) {
+		return "a last " + Assign(KeyFlag, "")
 	}
-	return offBefore(f.Name, command)
+	return ""
+}
+
+// keyIsTaken reports whether a takeover has taken the key of kube-controller-manager: kubeadm gives no flag twice.
+func keyIsTaken(command staticpod.Command) bool {
+	keys := command.All(KeyFlag)
+	return len(keys) > 1 && keys[len(keys)-1] == ""
 }
 
 func (f Files) unrecorded(what string) error {

@@ -231,9 +231,9 @@ func TestUnrecorded(t *testing.T) {
 		recorded        bool
 		want            string
 	}{
-		"Plugin":         {APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount", false, "there is --disable-admission-pl"},
-		"PluginRecorded": {APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount", true, ""},
-		"Controllers":    {ControllerManager, Assign(ControllersFlag, threeOff), false, "there is --controllers=-serviceaccount-controller"},
+		"Plugin":         {APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount", false, ""},
+		"Controllers":    {ControllerManager, Assign(ControllersFlag, threeOff), false, ""},
+		"NoKey":          {ControllerManager, Assign(KeyFlag, ""), false, ""},
 		"Signer":         {APIServer, signerLine(), false, "there is --service-account-signing-endpoint="},
 		"SignerRecorded": {APIServer, signerLine(), true, "there is --service-account-signing-endpoint="},
 		"Files":          {APIServer, Assign(AdmissionConfigFlag, AdmissionConfigFile), true, "there is --admission-control-config-file="},

@@ -245,6 +245,24 @@ func CheckControllers(of *staticpod.Manifest, own staticpod.Command) error {
 	return nil
 }
 
+// RunsHereAlone returns the controllers that our process runs with its command and kube-controller-manager, as its manifest is,
+// does not.
+func RunsHereAlone(kcm *staticpod.Manifest, own staticpod.Command) (names []string, err error) {
+	here, err := OwnControllers(own)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range replacedControllers(kcm.Image()) {
+		if here.Enabled(one.name) && !runsController(kcm.Command().List(ControllersFlag), one) {
+			names = append(names, one.name)
+		}
+	}
+	if token := tokenController().name; here.Enabled(token) && own.Last(KeyFlag)+own.Last(KeyRingFlag) != "" && kcm.Command().Last(KeyFlag) == "" {
+		names = append(names, token)
+	}
+	return names, nil
+}
+
 // selectors returns the controllers that our command turns on and off.
 func selectors(own staticpod.Command) string {
 	return cmp.Or(strings.Join(own.All(ControllersFlag), ","), allControllers)

@@ -70,7 +70,7 @@ func TestCarriedOver(t *testing.T) {
 		},
 
 		"FilledIn": {command: []string{noKey + "$(KEY)", theCA}, refused: "the kubelet expands a variable"},
-		"Unknown": {reason: "the plan names it", flags: []string{"--service-account-magic=1"}},
+		"Unknown":  {reason: "the plan names it", flags: []string{"--service-account-magic=1"}},
 		"All": {
 			reason: "one call names them all", command: []string{noKey + "$(KEY)", "--root-ca-file=/ca.crt"},
 			refused: "expands a variable\n--root-ca-file of kube-controller-manager: /ca.crt is in none",

@@ -196,7 +196,10 @@ func (t *Taken) undone(command staticpod.Command) staticpod.Command {
 		command, found = withoutLine(command, line)
 		signed = signed || found && line == signerLine()
 	}
-	if !signed {
+	// Without the line, as where an operator has taken it out, kube-apiserver has its own keys, or another signer, or none.
+	if !signed && slices.ContainsFunc([]string{endpointFlag, SigningKeyFlag, VerifyKeyFlag}, func(flag string) bool {
+		return len(command.All(flag)) > 0
+	}) {
 		return command
 	}
 	present := command
@@ -218,13 +221,15 @@ func withoutLine(command staticpod.Command, line string) (left staticpod.Command
 		}
 	}
 	flag, ours, _ := strings.Cut(line, "=")
+	// Without a "*" only controllers that are named would run.
+	elements := slices.DeleteFunc(staticpod.Split(ours), func(one string) bool { return one == allControllers })
 	for i, one := range slices.Backward(left) {
 		written, list, ok := strings.Cut(one, "=")
 		if !ok || staticpod.FlagName(written) != staticpod.FlagName(flag) {
 			continue
 		}
-		rest, all := without(staticpod.Split(list), staticpod.Split(ours))
-		if all && len(rest) == 0 {
+		rest, all := without(staticpod.Split(list), elements)
+		if text := strings.Join(rest, ","); all && (text == "" || text == allControllers && strings.HasPrefix(ours, text)) {
 			return slices.Delete(left, i, i+1), true
 		} else if all {
 			left[i] = written + "=" + strings.Join(rest, ",")
@@ -255,6 +260,26 @@ func (t *Taken) mount(m *staticpod.Manifest, mounts ...Mount) {
 			t.Mounts = append(t.Mounts, mount)
 		}
 	}
+}
+
+// in reports whether a manifest has the changes, wherever they are: an operator may have added lines after them.
+func (t *Taken) in(m *staticpod.Manifest) bool {
+	command := m.Command()
+	for _, line := range t.Lines {
+		flag, value, _ := strings.Cut(strings.TrimLeft(line, "-"), "=")
+		list := flag == ControllersFlag || flag == disableFlag
+		if list && !slices.Contains(command, line) || !list && (command.Last(flag) != value || len(command.All(flag)) == 0) {
+			return false
+		}
+	}
+	for _, gone := range t.Removed {
+		if slices.Contains(command, gone.Text) {
+			return false
+		}
+	}
+	var lacks Taken
+	lacks.mount(m, t.Mounts...)
+	return len(lacks.Mounts) == 0
 }
 
 func signerLine() string { return Assign(endpointFlag, manifests.SignerSocket) }

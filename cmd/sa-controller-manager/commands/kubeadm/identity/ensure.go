@@ -5,6 +5,7 @@ package identity
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -153,7 +154,12 @@ func (c Config) ensureFiles(ca *authority, to *clientcmdapi.Cluster) error {
 	config, err := clientcmd.LoadFromFile(c.path(kubeconfigFile))
 	if err == nil {
 		cluster, user = current(config)
-	} else if unread := (*fs.PathError)(nil); errors.As(err, &unread) && !os.IsNotExist(unread) {
+	}
+	// What we write is never damaged: this is the operator's.
+	if there, _ := os.ReadFile(c.path(kubeconfigFile)); len(bytes.TrimSpace(there)) > 0 && user == nil {
+		return fmt.Errorf("%s has no current context with a user; correct it, or remove it for one of ours: %w", c.path(kubeconfigFile), cmp.Or(
+			err, errors.New("it is left as it is")))
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the kubeconfig that is there: %w", err)
 	}
 	own := []string{pairFile, c.path(pairFile)}

@@ -86,8 +86,7 @@ func TestEnsureAgain(t *testing.T) {
 			change: inTurn(from("https://other:6443"), removed("ca.key")), why: "kubeconfig is written: for system:sa-controller-manager at https://other:6443",
 		},
 		"NewServingCA": {change: inTurn(newCA, from(server)), why: "kubeconfig is written", pair: true},
-		"Damaged":      {reason: "the directory is ours", change: written("identity/kubeconfig", "hello"), why: "kubeconfig is written"},
-		"NoContext":    {change: written("identity/kubeconfig", "{}"), why: "kubeconfig is written"},
+		"Empty":        {change: written("identity/kubeconfig", ""), why: "kubeconfig is written"},
 		"NoPair":       {change: removed("identity/client.pem"), why: "client.pem: no such file", pair: true},
 		"HalfAPair": {
 			change: func(t *testing.T, n *node) {
@@ -195,7 +194,13 @@ func TestEnsureRefuses(t *testing.T) {
 		"NoFrom": {
 			change: func(_ *testing.T, n *node) { _ = os.Remove(n.config.From) }, want: []string{"--from", "no such file"},
 		},
-		"FromNobody":      {change: written("controller-manager.conf", "{}"), want: []string{"names no API server"}},
+		"FromNobody": {change: written("controller-manager.conf", "{}"), want: []string{"names no API server"}},
+		"Damaged": {
+			change: inTurn(ensured, written("identity/kubeconfig", "hello")), want: []string{"has no current context with a user; correct it, or remove it"},
+		},
+		"NoContext": {
+			change: inTurn(ensured, written("identity/kubeconfig", "{}")), want: []string{"has no current context with a user; correct it, or remove it"},
+		},
 		"OutIsADirectory": {change: written("identity/kubeconfig/x", ""), want: []string{"read the kubeconfig that is there", "is a directory"}},
 	}
 	for name, tc := range cases {

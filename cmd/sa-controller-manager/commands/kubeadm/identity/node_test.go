@@ -61,10 +61,10 @@ func inTurn(changes ...change) change {
 
 // node is a directory like /etc/kubernetes.
 type node struct {
-	dir        string
-	clock      *testingclock.FakeClock
-	said       bytes.Buffer
-	config     Config
+	dir    string
+	clock  *testingclock.FakeClock
+	said   bytes.Buffer
+	config Config
 }
 
 func newNode(t *testing.T) *node {

@@ -137,6 +137,8 @@ func TestWatch(t *testing.T) {
 		step(12*time.Hour, "")
 		step(5*time.Hour, "The one before: it expires on")
 		n.write(t, "identity/kubeconfig", []byte("{"))
+		step(watchInterval, "Error: ")
+		n.remove(t, "identity/kubeconfig")
 		step(watchInterval, "kubeconfig is written")
 		n.clock.SetTime(time.Now())
 		key := n.read(t, "ca.key")

@@ -5,9 +5,9 @@ package certs
 
 import (
 	"bytes"
-	"errors"
 	"crypto"
 	"crypto/x509"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"

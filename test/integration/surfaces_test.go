@@ -395,10 +395,11 @@ func (s *surfaces) awaitRefusal(t *testing.T) {
 	us, err := kubernetes.NewForConfig(config)
 	testutil.Must(t, err)
 	testcluster.Poll(t, "await the policy", func() error {
-		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
-		if _, err := us.CoreV1().ConfigMaps("shop").Create(t.Context(), probe, metav1.CreateOptions{DryRun: []string{"All"}}); err != nil {
-			return nil //nolint:nilerr // that is it
+		probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+		_, err := us.CoreV1().ServiceAccounts("shop").Create(t.Context(), probe, metav1.CreateOptions{DryRun: []string{"All"}})
+		if err != nil && strings.Contains(err.Error(), "refuses-us") {
+			return nil
 		}
-		return errors.New("it does not")
+		return fmt.Errorf("it does not: %w", err)
 	})
 }

@@ -85,6 +85,8 @@ func (m *Manager) buildRegistration(p *Part) error {
 		p.Run, status = registrar.Lead, registrar.Status
 	case static != nil:
 		status = static.Status
+		config := func() (check.Result, error) { return registration.ConfigFindings(m.Options.Webhook.StaticDir) }
+		m.parts = append(m.parts, Part{Name: "admission-config", Phase: Connected, Findings: config})
 	default:
 		return nil
 	}

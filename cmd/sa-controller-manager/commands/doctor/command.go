@@ -180,7 +180,7 @@ func (o *commandOptions) cluster() (*cluster, error) {
 			return nil, err
 		}
 	}
-	if cluster.Keys, err = keys.Read(&o.keys); err != nil {
+	if cluster.Keys, err = keys.ReadDue(&o.keys, cluster.Clock.Now()); err != nil {
 		return nil, err
 	}
 	return cluster, nil

@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
@@ -73,5 +74,8 @@ func (c *cluster) checkControlPlane(ctx context.Context) (check.Result, error) {
 	if err != nil {
 		return check.Result{}, fmt.Errorf("list the Pods of kube-system: %w", err)
 	}
-	return component.Findings(pods.Items, trial.Bound(registered), lease, c.Clock.Now()), nil
+	found := component.Findings(pods.Items, trial.Bound(registered), lease, c.Clock.Now())
+	here, err := registration.ConfigFindings(manifests.StaticDirectory) // on a node of the control plane
+	found.Findings = append(found.Findings, here.Findings...)
+	return found, err
 }

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/util/cert"
@@ -129,6 +131,20 @@ func Read(o *options.Keys) ([]signing.Key, error) {
 		}
 	}
 	return keys, nil
+}
+
+// ReadDue is Read without the keys of a ring that kube-apiserver may get later, as in keys list.
+func ReadDue(o *options.Keys, now time.Time) ([]signing.Key, error) {
+	keys, err := Read(o)
+	if err != nil || o.KeyRing == "" {
+		return keys, err
+	}
+	state, err := ring.At(o.KeyRing).Read()
+	later := func(key signing.Key) bool {
+		of, is := state.Key(key.ID)
+		return is && arrives(of, now)
+	}
+	return slices.DeleteFunc(keys, later), err
 }
 
 // AddCAFile adds the flag for what ReadPublished trusts.

@@ -125,7 +125,7 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 			if keyprobe.IsRefusal(err) {
 				key.Accepted, finding = "no", keyprobe.Refusal("kube-apiserver", key.ID, err.Error())
 			}
-			if key.Role == signing.Active || o.Clock.Since(key.PublishedAt) > settled {
+			if !arrives(key.Key, o.Clock.Now()) {
 				r.Findings = append(r.Findings, finding)
 			}
 		}
@@ -160,6 +160,10 @@ func looseModes(file *ring.File) []check.Finding {
 
 // settled is how long a next key may be unknown to a kube-apiserver before that is a finding.
 const settled = 24 * time.Hour
+
+func arrives(key ring.Key, now time.Time) bool {
+	return key.Role != signing.Active && key.Role != signing.Retired && now.Sub(key.PublishedAt) <= settled
+}
 
 // Print writes the report as "table", "json" or "yaml".
 func (r *Report) Print(w io.Writer, output string) error {

@@ -31,13 +31,15 @@ const (
 	staticManifestsDir = "staticManifestsDir"
 )
 
-// source reads one of the operator's files as kube-apiserver sees them.
-func (c *Config) source(m *staticpod.Manifest, file string) ([]byte, error) {
+// source reads one of the operator's files as kube-apiserver sees them, and adds it to the head of the copy.
+func (c *Config) source(m *staticpod.Manifest, file string, head *string) ([]byte, error) {
 	host, err := m.HostPath(file)
 	if err != nil {
 		return nil, err
 	}
-	return os.ReadFile(c.onNode(host)) // its error names the path
+	content, err := os.ReadFile(c.onNode(host)) // its error names the path
+	*head += registration.Source(host, content)
+	return content, err
 }
 
 // copyOf returns what kube-apiserver is to read: the operator's --admission-control-config-file, or an empty one, with
@@ -63,10 +65,11 @@ func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
 	if err := m.Understands(component.AdmissionConfigFlag); err != nil {
 		return nil, err
 	}
+	head := copyHead
 	var config apiserverv1.AdmissionConfiguration // earlier versions have the same fields
 	file := m.Command().Last(component.AdmissionConfigFlag)
 	if file != "" {
-		data, err := c.source(m, file)
+		data, err := c.source(m, file, &head)
 		if err == nil {
 			err = yaml.UnmarshalStrict(data, &config)
 		}
@@ -85,16 +88,16 @@ func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
 	}
 	directories := registration.StaticDirs(manifests.StaticDirectory)
 	for i, name := range append(component.WebhookPlugins(), policyPlugin) {
-		if err := c.extend(m, &config, name, directories[i]); err != nil {
+		if err := c.extend(m, &config, name, directories[i], &head); err != nil {
 			return nil, fmt.Errorf("%s: plugin %s: %w", file, name, err)
 		}
 	}
 	content, err := yaml.Marshal(config)
-	return append([]byte(copyHead), content...), err
+	return append([]byte(head), content...), err
 }
 
 // extend gives a plugin our directory. kube-apiserver reads the first entry of a plugin.
-func (c *Config) extend(m *staticpod.Manifest, config *apiserverv1.AdmissionConfiguration, name, directory string) error {
+func (c *Config) extend(m *staticpod.Manifest, config *apiserverv1.AdmissionConfiguration, name, directory string, head *string) error {
 	i := slices.IndexFunc(config.Plugins, func(p apiserverv1.AdmissionPluginConfiguration) bool { return p.Name == name })
 	if i < 0 {
 		i = len(config.Plugins)
@@ -106,7 +109,7 @@ func (c *Config) extend(m *staticpod.Manifest, config *apiserverv1.AdmissionConf
 		own = plugin.Configuration.Raw
 	} else if plugin.Path != "" {
 		var err error
-		if own, err = c.source(m, plugin.Path); err != nil {
+		if own, err = c.source(m, plugin.Path, head); err != nil {
 			return err
 		}
 	}

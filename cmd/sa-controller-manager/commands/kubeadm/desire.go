@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -155,6 +156,15 @@ func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error 
 		return err
 	}
 	d.certDir = pod.CertDir
+	if d.files {
+		copied, err := c.copyOf(o, api)
+		if err != nil {
+			return err
+		}
+		hidden := func(file string) bool { return manifests.Mountable(file) != nil }
+		// Our process reports whether they change.
+		pod.Files = append(pod.Files, slices.DeleteFunc(registration.Sources(copied), hidden)...)
+	}
 	args, err := c.Pod(&pod)
 	if err != nil {
 		return err

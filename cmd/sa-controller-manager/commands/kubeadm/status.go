@@ -98,7 +98,7 @@ func (c *Config) status() (*status, error) {
 	}
 	if m, err := o.apiServer().Operators(); err == nil && o.apiServer().ReadsFiles() {
 		if _, err := c.copyOf(o, m); err != nil {
-			finding := component.AdmissionConfigChanged.Found().Because(err.Error())
+			finding := registration.FactConfigChanged.Found().Because(err.Error())
 			finding.Host = c.Node
 			s.Findings = append(s.Findings, finding)
 		}

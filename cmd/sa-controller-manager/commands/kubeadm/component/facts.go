@@ -37,13 +37,6 @@ var (
 		Remedy: "have a replica lead, without these names in its --controllers; or remove them from --controllers of " +
 			"kube-controller-manager",
 	}
-	// AdmissionConfigChanged is found on the host alone, by the files there.
-	AdmissionConfigChanged = check.Fact{
-		Code: "admission-config-changed", Message: "kube-apiserver does not have the operator's admission configuration as it is now",
-		Cost: "what was changed in it has no effect",
-		Remedy: "on that node: sa-controller-manager kubeadm handback --steps=kube-apiserver, then kubeadm takeover " +
-			"with the flags of the first one",
-	}
 )
 
 // Findings finds what "kubeadm upgrade" without our patches has reset, and controllers that run nowhere, by the mirror

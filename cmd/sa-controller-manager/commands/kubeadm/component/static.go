@@ -26,7 +26,7 @@ const (
 	staticOnMinor = 37
 
 	// AdmissionConfigFile is what kube-apiserver reads instead of the operator's file.
-	AdmissionConfigFile = manifests.StaticDirectory + "/config/admission.yaml"
+	AdmissionConfigFile = manifests.StaticDirectory + "/" + registration.ConfigFile
 )
 
 // files adds our file and our directories. Of two files kube-apiserver reads the last.

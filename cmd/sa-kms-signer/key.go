@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// signTimeout bounds a signing request including queueing; the client gives up then too.
+	// signTimeout bounds a signing request including queueing, which takes half of it at most; the client gives up then too.
 	signTimeout = 2 * time.Second
 
 	// openTimeout and probeTimeout are for a backend without an answer: then the process ends. The first is longer than
@@ -60,7 +60,7 @@ type key struct {
 	header  string
 	pending *semaphore.Weighted
 	doubted atomic.Bool  // a caller had no signature
-	took    atomic.Int64 // the nanoseconds of the last signature
+	took    atomic.Int64 // the nanoseconds of the library's last signature
 }
 
 // keyProcess finds the key in its backend and has it sign a probe, so that a key that cannot sign, or that is another one
@@ -171,7 +171,9 @@ func (k *key) prove() error {
 
 // sign returns the signature of a token, and takes as long as the backend does.
 func (k *key) sign(payload string) (string, error) {
-	defer func(begun time.Time) { k.took.Store(int64(time.Since(begun))) }(time.Now())
+	if k.library {
+		defer func(begun time.Time) { k.took.Store(int64(time.Since(begun))) }(time.Now())
+	}
 	jws, err := cryptosigner.Opaque(k.signer).SignPayload([]byte(k.header+"."+payload), jose.SignatureAlgorithm(k.public.Algorithm))
 	return base64.RawURLEncoding.EncodeToString(jws), err
 }
@@ -183,10 +185,11 @@ func (k *key) Keys() *signing.KeySet { return k.keys }
 // signature with the public half that it has pinned.
 func (k *key) Sign(ctx context.Context, _ signing.HeaderStyle, payload string) (header, signature string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
-	defer cancel()
-	defer func() { k.doubted.CompareAndSwap(false, err != nil) }()
-	share := min(maxPending, 1+k.took.Load()*maxPending/int64(signTimeout)) // as many as a slow HSM signs in time, one after the other
-	if err := k.pending.Acquire(ctx, share); err != nil {
+	queued, leave := context.WithTimeout(ctx, signTimeout/2)
+	defer func() { cancel(); leave(); k.doubted.CompareAndSwap(false, err != nil) }()
+	// A library is asked for as many as it makes in the other half: an HSM may make one after the other.
+	share := min(maxPending, 1+k.took.Load()*maxPending/int64(signTimeout/2))
+	if err := k.pending.Acquire(queued, share); err != nil {
 		return "", "", err
 	}
 	answered, signed := make(chan error, 1), ""

@@ -143,10 +143,11 @@ func (s *supervisor) keep(ctx context.Context, name string, file []byte) (stop f
 	var keeping sync.WaitGroup
 	s.set(ctx, name, opening(name))
 	keeping.Go(func() {
-		for more := true; more; more = pause(ctx) {
+		for begun, more := time.Now(), true; more; begun = time.Now() {
 			s.run(ctx, "serve", name, file, func(reason error) { s.set(ctx, name, reason) })
 			s.set(ctx, name, opening(name))              // unless it has said why it has ended
 			_ = os.Remove(socketFile(s.socketDir, name)) // of a process that was killed
+			more = time.Since(begun) > resync || pause(ctx)
 		}
 	})
 	return func() {

@@ -84,7 +84,7 @@ func (t *transit) call(operation string, data map[string]any) (map[string]any, e
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w: check address and ca-source", where, err)
 	case answer == nil:
-		return nil, nil //nolint:nilnil // as the engine answers where there is nothing
+		return nil, errors.New("the engine has no key of that name: correct mount or key")
 	}
 	return answer.Data, nil
 }
@@ -93,9 +93,6 @@ func (t *transit) find() (crypto.PublicKey, error) {
 	data, err := t.call("keys/"+t.key, nil)
 	if err != nil {
 		return nil, err
-	}
-	if data == nil {
-		return nil, errors.New("the engine has no key of that name: correct mount or key")
 	}
 	versions, _ := data["keys"].(map[string]any)
 	version, _ := versions[t.version].(map[string]any)

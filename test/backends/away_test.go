@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -63,6 +65,17 @@ func (s *signer) gone(t *testing.T, name string) {
 	eventually(t, "the end of the socket of "+name, func() error {
 		if _, err := os.Lstat(filepath.Join(s.sockets, name+".sock")); !os.IsNotExist(err) {
 			return fmt.Errorf("the socket is there: %w", err)
+		}
+		return nil
+	})
+}
+
+// logs awaits words in the log: a reason that has gone may be gone from the file, too.
+func (s *signer) logs(t *testing.T, words string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%q in the log", words), func() error {
+		if text := s.Logs(); !strings.Contains(text, words) {
+			return errors.New(text)
 		}
 		return nil
 	})
@@ -199,9 +212,41 @@ func TestSignatureIsLost(t *testing.T) {
 	go func() { _ = s.signs(t, "lossy") }()
 	has(t, wait, 1)
 	testutil.Must(t, os.Remove(wait))
-	s.reports(t, "key lossy ", "the backend has not answered for 5s")
+	s.logs(t, "the backend has not answered for 5s")
 	eventually(t, "a signature", func() error { return s.signs(t, "lossy") })
 	s.reports(t)
+}
+
+// TestSlowLibrary: one that makes a signature at a time is asked for as many as it makes while their callers wait. It is
+// busy, and not dead.
+func TestSlowLibrary(t *testing.T) {
+	t.Parallel()
+	hsm, keys := newToken(t), t.TempDir()
+	nameKey(t, keys, "slow", strings.Replace(hsm.make(t, "slow", "P-256"), module, compile(t, "slow.c"), 1), "P-256")
+	s := serve(t, keys, pin)
+	s.pin(t, "slow")
+	remote := s.connect(t, "slow")
+	ctx, stop := context.WithTimeout(t.Context(), 16*time.Second)
+	defer stop()
+	var callers sync.WaitGroup
+	var signed atomic.Int32
+	for range 20 {
+		callers.Go(func() {
+			for ctx.Err() == nil {
+				if _, _, err := remote.Sign(ctx, signing.JWTHeader, signertest.Payload(0)); err == nil {
+					signed.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	got := signed.Load()
+	if t.Logf("20 callers had %d tokens in 16 s", got); got < 15 { // of the 40 that it can make, probes among them
+		t.Error("want 15 at least")
+	}
+	if logs := s.Logs(); strings.Contains(logs, "has not answered") {
+		t.Errorf("its process was replaced: %s", logs)
+	}
 }
 
 // TestLibraryForks: a process that a library has started, and which keeps the files of the one that has died, keeps neither
@@ -213,7 +258,7 @@ func TestLibraryForks(t *testing.T) {
 	s := serve(t, keys, pin)
 	s.pin(t, "forks")
 	s.end(t, syscall.SIGKILL, "serve", "forks")
-	s.reports(t, "key forks: its process: signal: killed")
+	s.logs(t, "key forks: its process: signal: killed")
 	eventually(t, "a signature", func() error { return s.signs(t, "forks") })
 	s.reports(t)
 	s.ends(t)
@@ -224,14 +269,19 @@ func TestProcessIsEnded(t *testing.T) {
 	t.Parallel()
 	hsm, keys := newToken(t), t.TempDir()
 	library, wait := waiting(t, fnLogin, false)
-	uri := hsm.make(t, "here", "P-256")
+	uri := strings.Replace(hsm.make(t, "here", "P-256"), module, library, 1)
 	nameKey(t, keys, "here", uri, "P-256")
+	testutil.Must(t, os.Remove(wait))
 	s := serve(t, keys, pin)
 	s.pin(t, "here")
+	write(t, wait, "")
 	s.end(t, syscall.SIGTERM, "serve", "here")
 	s.reports(t, "key here: the key is being opened")
+	has(t, wait, 1)
+	testutil.Must(t, os.Remove(wait))
 	s.reports(t)
-	nameKey(t, keys, "here", strings.Replace(uri, module, library, 1), "P-384")
+	write(t, wait, "")
+	nameKey(t, keys, "here", uri, "P-384")
 	has(t, wait, 1)
 	s.end(t, syscall.SIGTERM, "check", "here")
 	testutil.Must(t, os.Remove(wait))

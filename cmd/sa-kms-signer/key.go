@@ -136,12 +136,12 @@ func (k *key) serve(ctx context.Context, name, socketDir string) error {
 	k.report(nil)
 	logger.Info("Serving a key", "keyID", k.public.ID, "algorithm", k.public.Algorithm)
 	ctx, end := context.WithCancelCause(klog.NewContext(ctx, logger))
-	go func() { end(k.watch(ctx)) }()
+	go func() { end(k.watch(ctx, server)) }()
 	return errors.Join(server.Run(ctx), context.Cause(ctx))
 }
 
-// watch has the key prove again that it signs, and returns why it is lost.
-func (k *key) watch(ctx context.Context) error {
+// watch has the key prove again that it signs, and looks at its socket. It returns why the key is lost.
+func (k *key) watch(ctx context.Context, server *external.Server) error {
 	for proved := time.Now(); pause(ctx); {
 		if !k.doubted.Swap(false) && time.Since(proved) < proofAge {
 			continue
@@ -150,8 +150,9 @@ func (k *key) watch(ctx context.Context) error {
 		if err != nil && k.library {
 			return err
 		}
-		k.report(err)
-		k.doubted.Store(err != nil)
+		_, away := server.Status()
+		k.report(errors.Join(err, away))
+		k.doubted.Store(err != nil || away != nil)
 		proved = time.Now()
 	}
 	return nil

@@ -41,8 +41,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	root := &cobra.Command{
 		Use: "sa-kms-signer", Short: "Sign service account tokens with keys of an HSM or a key management service",
-		SilenceErrors: true, SilenceUsage: true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.AddCommand(serveCommand(), &cobra.Command{
 		Use: "key serve|check NAME SOCKET-DIR", Hidden: true, Args: cobra.ExactArgs(3), // with the key's file on standard input

@@ -291,6 +291,21 @@ func TestProcessIsEnded(t *testing.T) {
 	}
 }
 
+// TestSocketIsReplaced reports a key that signs, and whose socket is another file.
+func TestSocketIsReplaced(t *testing.T) {
+	t.Parallel()
+	hsm, keys := newToken(t), t.TempDir()
+	nameKey(t, keys, "here", hsm.make(t, "here", "P-256"), "P-256")
+	s := serve(t, keys, pin)
+	s.pin(t, "here")
+	socket := filepath.Join(s.sockets, "here.sock")
+	testutil.Must(t, errors.Join(os.Remove(socket), os.MkdirAll(filepath.Join(socket, "full"), 0o700)))
+	s.reports(t, "key here ", "external signer socket "+socket)
+	testutil.Must(t, os.RemoveAll(socket))
+	s.reports(t)
+	testutil.Must(t, s.signs(t, "here"))
+}
+
 // TestLinkToNothing reports the file of a key that is listed and cannot be read.
 func TestLinkToNothing(t *testing.T) {
 	t.Parallel()

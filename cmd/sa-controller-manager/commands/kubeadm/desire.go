@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
@@ -163,7 +164,7 @@ func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error 
 		}
 		hidden := func(file string) bool { return manifests.Mountable(file) != nil }
 		// Our process reports whether they change.
-		pod.Files = append(pod.Files, slices.DeleteFunc(registration.Sources(copied), hidden)...)
+		pod.Files = append(pod.Files, slices.DeleteFunc(configfile.Sources(copied), hidden)...)
 	}
 	args, err := c.Pod(&pod)
 	if err != nil {

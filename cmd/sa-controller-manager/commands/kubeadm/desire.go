@@ -157,11 +157,7 @@ func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error 
 		return err
 	}
 	d.certDir = pod.CertDir
-	if d.files {
-		copied, err := c.copyOf(o, api)
-		if err != nil {
-			return err
-		}
+	if copied, err := c.copyOf(o, api); d.files && err == nil { // desireFiles returns the error
 		hidden := func(file string) bool { return manifests.Mountable(file) != nil }
 		// Our process reports whether they change.
 		pod.Files = append(pod.Files, slices.DeleteFunc(configfile.Sources(copied), hidden)...)

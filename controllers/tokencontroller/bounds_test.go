@@ -263,16 +263,6 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestAnotherNamespacesAccount: accounts of one name in two namespaces have nothing to do with each other.
-func TestAnotherNamespacesAccount(t *testing.T) {
-	t.Parallel()
-	elsewhere := func(a *corev1.ServiceAccount) { a.Namespace = "elsewhere" }
-	secret := tokenSecret("token", boundTo(testUID))
-	w := newWorld(t, account(elsewhere), secret)
-	w.Cache(t, account(elsewhere), secret)
-	w.syncsSecret(t, "token", "its own namespace has no such account", asksAccount, deletesIt)
-}
-
 // TestARefusedFill: the users of a Secret read in an Event who refuses the write. The author of a policy may quote what the Secret holds
 // besides, which is in no cache.
 func TestARefusedFill(t *testing.T) {

@@ -54,9 +54,20 @@ func byKey[T model.Object](server *model.Server, resource string) map[types.Name
 
 // judge compares what there is with what there must be: promises 1 to 4.
 func (w *world) judge(when string) {
+	w.forget()
 	now := w.snapshot()
-	for _, v := range checker.Judge(now, w.model, w.mode, string(rootCA()), w.verify) {
+	for _, v := range checker.Judge(now, w.model, w.mode, string(w.ca), w.verify) {
 		w.violated(v.Promise, "%s: %s", when, v.What)
+	}
+	w.judgeOld(when)
+	if !w.plan.upstream {
+		w.judgeTrustBundles(when)
+	}
+	if w.plan.rotates && w.rotated {
+		found, _ := checker.JudgeReissue(now, w.model, func(token string) bool { return checker.SignedWith(token) != nextKey.ID() })
+		for _, v := range found {
+			w.violated(v.Promise, "%s: %s", when, v.What)
+		}
 	}
 	live := map[types.UID]bool{}
 	for _, account := range now.Accounts {
@@ -75,8 +86,8 @@ func (w *world) judge(when string) {
 	}
 }
 
-// writes is how many changes the processes have made but for Leases and Events.
-func (w *world) writes() (writes int) {
+// changes is how many the processes have made but for Leases and Events.
+func (w *world) changes() (writes int) {
 	for _, r := range w.journal() {
 		if r.Served/100 == 2 && r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" &&
 			slices.Contains([]string{"secrets", "serviceaccounts", "configmaps", "namespaces"}, r.Resource) {
@@ -108,7 +119,9 @@ func (w *world) judgeWrites() {
 }
 
 // rootCA is a certificate, which nobody verifies anything with.
-var rootCA = sync.OnceValue(func() []byte {
+var rootCA, anotherCA = sync.OnceValue(newCA), sync.OnceValue(newCA)
+
+func newCA() []byte {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(err)
@@ -122,4 +135,4 @@ var rootCA = sync.OnceValue(func() []byte {
 		panic(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-})
+}

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
 
 	"sa-controller-manager/test/simulation/model"
@@ -34,6 +33,13 @@ const acts = 150 * time.Second
 type plan struct {
 	seed       uint64
 	upstream   bool // kube-controller-manager's controllers are judged
+	replicas   int
+	workers    string
+	rotates    bool // the key is retired
+	restores   bool // etcd is put back to an older revision
+	cleans     bool // some token Secrets are a year old
+	oldLists   bool // kube-apiserver has no lists in watches
+	ahead      int  // the replica whose clock is an hour ahead, -1 for none
 	operations []operation
 }
 
@@ -43,6 +49,7 @@ type operation struct {
 	user int    // -1 for a fault
 	name string // of the fault
 	id   int
+	long bool // it lasts for minutes
 	// number is its place in the plan of the seed.
 	number int
 }
@@ -55,26 +62,53 @@ func (o operation) String() string {
 }
 
 func newPlan(seed uint64) *plan {
+	p := &plan{seed: seed, replicas: 2, ahead: -1}
+	worlds := draw(seed, "world")
 	random := draw(seed, "plan")
-	p := &plan{seed: seed}
 	moment := func() time.Duration { return time.Duration(random.Int64N(int64(acts))) }
+	if worlds.IntN(4) == 0 {
+		p.replicas = 3
+	}
+	p.restores = worlds.IntN(12) == 0 && !p.rotates
+	p.workers = []string{"5", "40"}[min(1, worlds.IntN(4))]
+	p.rotates = worlds.IntN(6) == 0
+	p.cleans = !p.rotates && worlds.IntN(4) == 0
+	if p.rotates {
+		p.operations = append(p.operations, operation{at: acts / 2, user: -1, name: []string{"rotation", "revocation"}[worlds.IntN(2)], id: 301})
+	}
+	if worlds.IntN(5) == 0 {
+		p.operations = append(p.operations, operation{at: moment(), user: -1, name: "another root CA", id: 302})
+	}
+	p.oldLists = worlds.IntN(5) == 0
+	if worlds.IntN(8) == 0 {
+		p.ahead = worlds.IntN(p.replicas)
+	}
 	for id := range 24 + random.IntN(24) {
 		p.operations = append(p.operations, operation{at: moment(), user: random.IntN(users), id: id})
 	}
 	for id := range 2 + random.IntN(6) {
 		p.operations = append(p.operations, operation{at: moment(), user: -1, name: faults[random.IntN(len(faults)-1)].name, id: id})
 	}
+	for id := range worlds.IntN(5) {
+		one := others[worlds.IntN(len(others)-3)]
+		p.operations = append(p.operations, operation{at: moment(), user: -1, name: one.name, id: 200 + id})
+	}
+	if worlds.IntN(10) == 0 {
+		long := faults[worlds.IntN(len(faults)-1)]
+		p.operations = append(p.operations, operation{at: moment(), user: -1, name: long.name, id: 300, long: true})
+	}
 	// The first user after the others has accounts that nobody edits. What the rest do is rarer, because it costs more or
 	// leaves less to be seen of the rest.
 	p.operations = append(p.operations, operation{at: time.Second, user: users, name: base, id: 100})
-	for i, rare := range []string{many, reuse} {
-		if of := draw(seed, rare); of.IntN(5) == 0 {
+	for i, rare := range []string{many, unlisted, reuse, long, finalized} {
+		if of := draw(seed, rare); of.IntN(5+5*min(i, 1)) == 0 {
 			at := 20*time.Second + time.Duration(of.Int64N(int64(acts/2)))
 			p.operations = append(p.operations, operation{at: at, user: users + 1 + i, name: rare, id: 101 + i})
-			if rare == many { // nobody else acts then: the order of goroutines decides which orphans are read one by one
+			if rare == many || rare == unlisted { // nobody else acts then: the order of goroutines decides which orphans are read one by one
 				p.operations = slices.DeleteFunc(p.operations, func(o operation) bool {
-					return o.user < 0 || o.at > at+20*time.Second && o.at < at+40*time.Second
+					return o.user < 0 || rare == many && o.at > at+20*time.Second && o.at < at+40*time.Second
 				})
+				p.rotates = p.rotates && rare != unlisted && rare != many
 				break
 			}
 		}
@@ -93,7 +127,7 @@ func newPlan(seed uint64) *plan {
 func (w *world) act() {
 	ends := acts
 	var acting sync.WaitGroup
-	for user := range users + 3 {
+	for user := range users + 6 {
 		u := w.user(user)
 		acting.Go(func() {
 			w.churn(u, user)
@@ -108,11 +142,52 @@ func (w *world) act() {
 		}
 		random := draw(w.plan.seed, fmt.Sprintf("fault %d", o.id))
 		lasts := time.Second + time.Duration(random.Int64N(int64(24*time.Second)))
+		if o.long {
+			lasts *= 25
+		}
 		ends = max(ends, o.at+lasts)
 		w.network.later(o.at, "fault: "+o.name, func() { strikeOf(o.name)(w, random, lasts) })
 	}
 	acting.Wait()
 	time.Sleep(time.Until(w.network.began.Add(ends + time.Second)))
+	if w.plan.restores {
+		if err := w.restore(); err != nil {
+			w.violated(0, "restore: %v", err)
+		}
+	}
+}
+
+// restore puts etcd back to a revision before a last user came.
+func (w *world) restore() error {
+	ctx, c := context.Background(), w.user(users+6).Client
+	var revision int64
+	w.network.now(func() { revision = w.server.Revision() })
+	n := workload.NewNamespace("forgotten")
+	err := c.CreateNamespace(ctx, n.Name)
+	for i := 0; i < 4 && err == nil; i++ {
+		name := fmt.Sprintf("account-%d", i)
+		err = errors.Join(makeAccount(c, n, name), c.MakeTokenSecret(ctx, n, name, name, "extra"))
+	}
+	random := w.network.draw("restore")
+	for range 3 {
+		w.network.now(func() { w.deleteBase(random) })
+		await.Sleep(ctx, time.Duration(random.Int64N(int64(4*time.Second))))
+	}
+	w.network.later(time.Since(w.network.began), "etcd is restored", func() {
+		for _, secret := range w.server.Objects("secrets") {
+			w.writes.gone[goneKey(secret.(*corev1.Secret))] = true
+		}
+		w.server.Restore(revision)
+		// No kube-apiserver serves what was asked for before, or while it is away.
+		w.network.restarted = time.Now()
+		w.network.strike(&fault{until: time.Now().Add(2 * time.Second), fate: refused})
+		w.network.cutAll("", "")
+		for _, namespace := range w.server.Objects("namespaces") {
+			w.price.earned[namespace.GetName()] += 30 * perChange
+		}
+		w.price.earned[n.Name] += 30 * perChange
+	})
+	return err
 }
 
 // churn has a user do one operation after another.
@@ -132,6 +207,12 @@ func (w *world) churn(u *workload.User, user int) {
 			err = w.deleteMany(u.Client, random)
 		case reuse:
 			err = w.reuse(u.Client, random)
+		case long:
+			err = w.longLists(u.Client)
+		case finalized:
+			err = w.finalizers(u.Client)
+		case unlisted:
+			err = w.unlisted(u.Client)
 		default:
 			what, err = u.Step(context.Background(), random)
 		}
@@ -146,6 +227,10 @@ const (
 	base  = "make accounts that nobody edits"
 	many  = "delete many accounts"
 	reuse = "use the name of an orphan again"
+	// Rare ones.
+	long      = "list hundreds of Secrets"
+	finalized = "hold accounts and Secrets by finalizers"
+	unlisted  = "make a namespace while Secrets cannot be listed"
 )
 
 func (w *world) makeNamespace(c workload.Client, name string) (*workload.Namespace, error) {
@@ -210,6 +295,99 @@ func (w *world) reuse(c workload.Client, random *rand.Rand) error {
 	return err
 }
 
+// longLists has accounts with hundreds of references, of one of which managedFields say that the product has written them,
+// and edits both again and again.
+func (w *world) longLists(c workload.Client) error {
+	ctx := context.Background()
+	n, err := w.makeNamespace(c, "long")
+	if err != nil {
+		return err
+	}
+	var refs []corev1.ObjectReference
+	var names []string
+	for i := range 300 {
+		names = append(names, fmt.Sprintf("users-token-%05d", i))
+		refs = append(refs, corev1.ObjectReference{Name: fmt.Sprintf("forged-token-%05d", i)})
+	}
+	n.Accounts["users"] = &workload.Account{Note: "note", Foreign: names}
+	err = c.CreateAccount(ctx, n.Name, "users", n.Accounts["users"])
+	forged := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "forged"}, Secrets: refs}
+	err = errors.Join(err, workload.Retry(ctx, "forge an account", func(ctx context.Context) error {
+		_, err := c.CoreV1().ServiceAccounts(n.Name).Create(ctx, forged, metav1.CreateOptions{FieldManager: workload.ProductManager})
+		return workload.Ignore(err, apierrors.IsAlreadyExists)
+	}))
+	for i := range 5 {
+		await.Sleep(ctx, 2*time.Second)
+		n.Accounts["users"].Note = fmt.Sprint("note ", i)
+		err = errors.Join(err, c.AnnotateAccount(ctx, n.Name, "users", n.Accounts["users"].UID, n.Accounts["users"].Note))
+	}
+	return err
+}
+
+// finalizers has an account and Secrets that are being deleted for a while.
+func (w *world) finalizers(c workload.Client) error {
+	ctx := context.Background()
+	n, err := w.makeNamespace(c, "held")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(makeAccount(c, n, "going"), makeAccount(c, n, "lives"), c.MakeTokenSecret(ctx, n, "going-first", "going", "extra"),
+		c.MakeTokenSecret(ctx, n, "lives-first", "lives", "extra"))
+	await.Sleep(ctx, 12*time.Second)
+	hold := func(finalizers ...string) {
+		done := make(chan struct{})
+		w.network.later(time.Since(w.network.began), "finalizers change", func() {
+			set := func(o model.Object) { o.SetFinalizers(finalizers) }
+			for _, secret := range w.server.Objects("secrets") {
+				if secret.GetNamespace() == n.Name {
+					w.server.Change("secrets", n.Name, secret.GetName(), set)
+				}
+			}
+			w.server.Change("serviceaccounts", n.Name, "going", set)
+			close(done)
+		})
+		<-done
+	}
+	hold("users/finalizer")
+	going := n.Accounts["going"]
+	err = errors.Join(err, c.RemoveAccount(ctx, n, "going"), c.DeleteSecret(ctx, n.Name, "lives-first", n.Secrets["lives-first"].UID))
+	delete(n.Secrets, "lives-first")
+	await.Sleep(ctx, 2*acting)
+	// It names an account that is being deleted.
+	err = errors.Join(err, c.CreateTokenSecret(ctx, n.Name, "going-second", &workload.TokenSecret{Account: "going", Owner: going.UID}))
+	await.Sleep(ctx, 20*time.Second)
+	hold()
+	return err
+}
+
+// unlisted is one Secret that kube-apiserver cannot decrypt, when all replicas start: nothing of a new namespace needs Secrets.
+func (w *world) unlisted(c workload.Client) error {
+	ctx := context.Background()
+	const lasts = 100 * time.Second
+	w.network.later(time.Since(w.network.began), "fault: Secrets cannot be listed", func() {
+		w.network.strike(&fault{resource: "secrets", until: time.Now().Add(lasts), fate: forbidden, only: []string{"list", "watch"}})
+		for i := range w.processes {
+			w.crash(i)
+			w.network.later(time.Since(w.network.began)+time.Second, "restart", func() { w.start(i) })
+		}
+	})
+	await.Sleep(ctx, 30*time.Second)
+	n, err := w.makeNamespace(c, "unlisted")
+	await.Sleep(ctx, 30*time.Second)
+	w.network.now(func() {
+		if w.plan.upstream {
+			return
+		}
+		for resource, name := range map[string]string{"serviceaccounts": workload.DefaultAccount, "configmaps": workload.RootCAConfigMap} {
+			if err == nil && w.server.Get(resource, n.Name, name) == nil {
+				w.violated(10, "namespace %s has no %s after 30 s, because Secrets cannot be listed", n.Name, name)
+			}
+		}
+	})
+	await.Sleep(ctx, lasts-60*time.Second)
+	return err
+}
+
 // deleteMany deletes so many accounts at once that they are listed, while somebody edits their Secrets.
 func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
 	ctx := context.Background()
@@ -249,7 +427,11 @@ func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
 		}
 	}
 	deleting.Wait()
-	return nil
+	await.Sleep(ctx, 20*time.Second)
+	w.mu.Lock()
+	delete(w.model, n.Name)
+	w.mu.Unlock()
+	return c.DeleteNamespace(ctx, n.Name) // the account default goes before its Secret, or after it
 }
 
 // later plans a thing at a time of the run.
@@ -268,23 +450,4 @@ func (n *network) now(do func()) {
 }
 
 // leader is the replica that has written the Lease last.
-func (w *world) leader() int { return w.network.holder }
-
-// holding is whose token it is.
-type holding struct{ secret, account types.UID }
-
-// committed sees each change.
-func (w *world) committed(resource string, _, after model.Object) {
-	secret, ok := after.(*corev1.Secret)
-	if !ok || resource != "secrets" {
-		return
-	}
-	token := string(secret.Data[corev1.ServiceAccountTokenKey])
-	if token == "" || secret.Type != corev1.SecretTypeServiceAccountToken {
-		return
-	}
-	if _, known := w.held[token]; !known && w.unproven && !w.plan.upstream { // which does not ask
-		w.violated(4, "token Secret %s/%s was filled before kube-apiserver had accepted the key", secret.Namespace, secret.Name)
-	}
-	w.held[token] = holding{secret.UID, checker.ClaimedUID(token)}
-}
+func (w *world) leader() int { return max(0, w.network.holder) }

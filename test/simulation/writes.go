@@ -1,0 +1,403 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
+
+	"sa-controller-manager/test/simulation/model"
+)
+
+// acting is how long a replica may go on with what it has begun before a watch has told it better: a request that is
+// under way, and one that a paused process sends late.
+const acting = 5 * time.Second
+
+// writes judges each write of a replica when it happens, by what there is, and by what the watches of that replica have shown.
+type writes struct {
+	// seen is what watches have told each process of accounts, asked what live reads have.
+	seen, asked map[string]sight
+	made        map[types.UID]string // who has created a Secret
+	gone        map[string]bool      // Secrets that were deleted, by namespace, name and UID of the account
+	released    map[string]time.Time // when a process has begun to give its Lease away
+	deleted     map[types.UID]deletion
+	holder      string // who has written the Lease last
+	terms       map[string]int
+	times       map[types.UID][]time.Time // when Secrets were made for an account
+	dead        map[types.UID]bool        // accounts that were deleted
+	others      map[types.UID]bool        // Secrets that neither users nor replicas have deleted
+}
+
+// sight is what a process knows of the account of a name: its UID, "" if there is none.
+type sight struct {
+	uid         types.UID
+	terminating bool
+	at          time.Time
+	began       time.Time // of the request that showed it
+}
+
+// deletion is one that has to be recorded by an Event.
+type deletion struct {
+	by     *model.Request
+	secret string
+}
+
+func newWrites() writes {
+	return writes{
+		seen: map[string]sight{}, asked: map[string]sight{}, made: map[types.UID]string{}, gone: map[string]bool{},
+		released: map[string]time.Time{}, deleted: map[types.UID]deletion{}, terms: map[string]int{}, times: map[types.UID][]time.Time{}, dead: map[types.UID]bool{}, others: map[types.UID]bool{},
+	}
+}
+
+func isReplica(client string) bool { return strings.HasPrefix(client, "replica-") }
+
+func of(client, namespace, account string) string { return client + " " + namespace + "/" + account }
+
+// holding is whose token it is.
+type holding struct{ secret, account types.UID }
+
+// told notes what a watch shows a process.
+func (w *world) told(client, resource string, event model.Event) {
+	account, ok := event.Object().(*corev1.ServiceAccount)
+	if !ok || resource != "serviceaccounts" {
+		return
+	}
+	now := sight{account.UID, account.DeletionTimestamp != nil, time.Now(), time.Now()}
+	if event.What == watch.Deleted {
+		now.uid = ""
+	}
+	w.writes.seen[of(client, account.Namespace, account.Name)] = now
+}
+
+// looked notes what a live read shows a process.
+func (w *world) looked(c *call) {
+	r := c.request
+	if r.Verb == "list" && r.Resource == "serviceaccounts" { // in place of a watch's first events
+		maps.DeleteFunc(w.writes.seen, func(name string, _ sight) bool { return strings.HasPrefix(name, r.Client+" ") })
+	}
+	if r.Verb != "get" || r.Resource != "serviceaccounts" {
+		return
+	}
+	now := sight{at: time.Now(), began: c.began}
+	if account := w.server.Get(r.Resource, r.Namespace, r.Name); account != nil {
+		now.uid, now.terminating = account.GetUID(), account.GetDeletionTimestamp() != nil
+	}
+	w.writes.asked[of(r.Client, r.Namespace, r.Name)] = now
+}
+
+// committed sees each change.
+func (w *world) committed(by *model.Request, resource string, before, after model.Object) {
+	if secret, ok := after.(*corev1.Secret); ok {
+		w.hold(secret, by != nil && isReplica(by.Client))
+	}
+	if secret, ok := before.(*corev1.Secret); ok && after == nil {
+		w.writes.gone[goneKey(secret)] = true
+		w.writes.others[secret.UID] = by == nil || !isReplica(by.Client) && !strings.HasPrefix(by.Client, "user-")
+	}
+	if account, ok := before.(*corev1.ServiceAccount); ok && after == nil {
+		w.writes.dead[account.UID] = true
+	}
+	w.commits++
+	if namespace, ok := after.(*corev1.Namespace); ok && namespace.DeletionTimestamp != nil && before.GetDeletionTimestamp() == nil {
+		w.empty(namespace.Name, time.Second<<w.network.draw("slow "+namespace.Name).IntN(4))
+	}
+	if revision := w.server.Revision(); resource != "events" {
+		w.network.revisions = append(w.network.revisions, revised{time.Now(), revision - 1})
+	}
+	if by != nil && by.Resource == "leases" {
+		w.leased(by.Client, after)
+	}
+	if by == nil || !isReplica(by.Client) || by.Resource != resource || w.plan.upstream {
+		w.price.changed(before, after)
+		return
+	}
+	w.judgeWrite(by, resource, before, after)
+}
+
+func goneKey(secret *corev1.Secret) string {
+	return fmt.Sprint(secret.Namespace, "/", secret.Name, " ", workload.Owner(secret))
+}
+
+func (w *world) hold(secret *corev1.Secret, ours bool) {
+	token := string(secret.Data[corev1.ServiceAccountTokenKey])
+	if token == "" || secret.Type != corev1.SecretTypeServiceAccountToken {
+		return
+	}
+	if _, known := w.held[token]; !known && ours && w.unproven && !w.plan.upstream { // which does not ask
+		w.violated(4, "token Secret %s/%s was filled before kube-apiserver had accepted the key", secret.Namespace, secret.Name)
+	}
+	w.held[token] = holding{secret.UID, checker.ClaimedUID(token)}
+}
+
+// leased notes whether a process has given its Lease away.
+func (w *world) leased(client string, after model.Object) {
+	lease, ok := after.(*coordinationv1.Lease)
+	if !ok || lease.Name != workload.LeaseName {
+		return
+	}
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		w.writes.released[client], w.writes.holder = time.Now(), ""
+		return
+	}
+	if delete(w.writes.released, client); w.writes.holder != client {
+		w.writes.terms[client]++
+	}
+	w.writes.holder = client
+}
+
+// judgeWrite judges one change by a replica.
+func (w *world) judgeWrite(by *model.Request, resource string, before, after model.Object) {
+	switch resource {
+	case "secrets", "serviceaccounts", "configmaps", "clustertrustbundles":
+	default:
+		return
+	}
+	what := fmt.Sprintf("%s of %s %s/%s by %s", by.Verb, resource, by.Namespace, by.Name, by.Client)
+	if _, released := w.writes.released[by.Client]; released {
+		w.violated(9, "%s after it had given its Lease away", what)
+	}
+	if by.Verb != "create" && !by.Preconditioned {
+		w.violated(2, "%s without UID and version as precondition", what)
+	}
+	if by.Name == stateOfRootCA {
+		w.caKnown = true
+		return
+	}
+	switch after := after.(type) {
+	case *corev1.Secret:
+		if was, ok := before.(*corev1.Secret); ok {
+			w.judgeFilled(what, by, was, after)
+		} else {
+			w.writes.made[after.UID] = by.Client
+			if after.Annotations[workload.ReplacesLabel] == "" {
+				w.judgeUndone(what, after)
+			}
+			w.judgeMade(what, by, after)
+		}
+	case *corev1.ServiceAccount:
+		if was, ok := before.(*corev1.ServiceAccount); ok {
+			w.judgeReferences(what, was, after)
+		} else if after.Name != workload.DefaultAccount || after.Labels["team"] != "ours" {
+			w.violated(1, "%s, which no user has asked for, or not as the template has it", what)
+		}
+	case *corev1.ConfigMap:
+		if before == nil && w.undoes != nil {
+			w.undoes(after)
+		}
+		if before != nil {
+			w.judgeCA(what, after.Data["ca.crt"])
+		}
+		if after.Name != workload.RootCAConfigMap {
+			w.violated(1, "%s, which is not the product's", what)
+		}
+	case nil:
+		if secret, ok := before.(*corev1.Secret); ok {
+			w.judgeDeleted(what, by, secret)
+		} else if resource != "clustertrustbundles" {
+			w.violated(1, "%s, which is not the product's", what)
+		}
+	}
+}
+
+// claims are those of a token of a Secret.
+type claims struct {
+	Namespace string    `json:"kubernetes.io/serviceaccount/namespace"`
+	Secret    string    `json:"kubernetes.io/serviceaccount/secret.name"`
+	Name      string    `json:"kubernetes.io/serviceaccount/service-account.name"`
+	UID       types.UID `json:"kubernetes.io/serviceaccount/service-account.uid"`
+}
+
+// judgeToken judges a token that a replica has put into a Secret.
+func (w *world) judgeToken(what string, by *model.Request, secret *corev1.Secret) {
+	var of claims
+	parts := strings.Split(string(secret.Data[corev1.ServiceAccountTokenKey]), ".")
+	if len(parts) == 3 {
+		decoded, _ := base64.RawURLEncoding.DecodeString(parts[1])
+		_ = json.Unmarshal(decoded, &of)
+	}
+	name := secret.Annotations[corev1.ServiceAccountNameKey]
+	if (of != claims{secret.Namespace, secret.Name, name, workload.Owner(secret)}) {
+		w.violated(2, "%s: the token is of %+v", what, of)
+	}
+	if secret.DeletionTimestamp != nil {
+		w.violated(2, "%s, which is being deleted", what)
+	}
+	w.judgeAlive(what, by, secret)
+}
+
+// judgeAlive wants no token for an account that a replica knows to be deleted or of another UID.
+func (w *world) judgeAlive(what string, by *model.Request, secret *corev1.Secret) {
+	name := of(by.Client, secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey])
+	known, ok := w.writes.seen[name]
+	if asked := w.writes.asked[name]; asked.at.After(known.at) && asked.uid == workload.Owner(secret) {
+		known = asked // the watch hangs
+	}
+	if ok && (known.uid != workload.Owner(secret) || known.terminating) && by.Began.Sub(known.at) > acting {
+		w.violated(2, "%s for an account that it has known for %v to be gone or terminating", what, by.Began.Sub(known.at))
+	}
+}
+
+// judgeMade judges a Secret that a replica has created.
+func (w *world) judgeMade(what string, by *model.Request, secret *corev1.Secret) {
+	replaces := secret.Annotations[workload.ReplacesLabel] != ""
+	if secret.Type != corev1.SecretTypeServiceAccountToken || secret.Labels[workload.AutoCreatedLabel] == "" ||
+		w.mode != workload.Auto && !replaces || slices.Contains(checker.WithoutOwn(), secret.Namespace) {
+		w.violated(1, "%s, for which nobody has asked", what)
+	}
+	if len(secret.Data[corev1.ServiceAccountTokenKey]) > 0 {
+		w.judgeToken(what, by, secret)
+	} else {
+		w.judgeAlive(what, by, secret)
+	}
+}
+
+// judgeUndone wants no more than one token Secret for an account in ten seconds, besides the first ones.
+func (w *world) judgeUndone(what string, secret *corev1.Secret) {
+	owner := workload.Owner(secret)
+	last := append(w.writes.times[owner], time.Now())
+	w.writes.times[owner] = last
+	if n := len(last); n > 3 && last[n-1].Sub(last[n-3]) < 9*time.Second {
+		w.violated(10, "%s: the third one for the account in %v", what, last[n-1].Sub(last[n-3]))
+	}
+	if w.undoes != nil {
+		w.undoes(secret)
+	}
+}
+
+// judgeFilled judges a Secret that a replica has changed.
+func (w *world) judgeFilled(what string, by *model.Request, before, after *corev1.Secret) {
+	was, is := string(before.Data[corev1.ServiceAccountTokenKey]), string(after.Data[corev1.ServiceAccountTokenKey])
+	if was != is {
+		if was != "" && !w.revoked[checker.SignedWith(was)] {
+			w.violated(4, "%s: it has replaced a token whose key is not revoked", what)
+		}
+		w.judgeToken(what, by, after)
+	}
+	w.judgeCA(what, string(after.Data[corev1.ServiceAccountRootCAKey]))
+	if !equality.Semantic.DeepEqual(usersPart(before), usersPart(after)) {
+		w.violated(1, "%s: it has changed what is the user's", what)
+	}
+}
+
+// usersPart is a Secret without what token controllers write.
+func usersPart(secret *corev1.Secret) *corev1.Secret {
+	secret = secret.DeepCopy()
+	secret.ResourceVersion, secret.ManagedFields, secret.TypeMeta = "", nil, metav1.TypeMeta{}
+	delete(secret.Annotations, corev1.ServiceAccountUIDKey)
+	delete(secret.Labels, invalidSince)
+	for _, key := range []string{corev1.ServiceAccountTokenKey, corev1.ServiceAccountRootCAKey, corev1.ServiceAccountNamespaceKey} {
+		delete(secret.Data, key)
+	}
+	return secret
+}
+
+const invalidSince = "kubernetes.io/legacy-token-invalid-since"
+
+// judgeReferences judges a change of an account by a replica.
+func (w *world) judgeReferences(what string, before, after *corev1.ServiceAccount) {
+	was, is := names(before), names(after)
+	for name := range was {
+		secret, _ := w.server.Get("secrets", after.Namespace, name).(*corev1.Secret)
+		ours, gone := checker.WrittenByTokenControllers(before, name), w.writes.gone[fmt.Sprint(after.Namespace, "/", name, " ", after.UID)]
+		switch {
+		case is[name], ours && gone, gone && secret != nil && time.Since(secret.CreationTimestamp.Time) < acting:
+			// Perhaps there is another one of the name already.
+		case secret != nil && workload.Owner(secret) == after.UID && secret.Type == corev1.SecretTypeServiceAccountToken:
+			w.violated(3, "%s: it has removed the reference to %s, which is there", what, name)
+		case !ours && !gone:
+			w.violated(3, "%s: it has removed the reference to %s, which a user has written", what, name)
+		}
+	}
+	for name := range is {
+		secret, _ := w.server.Get("secrets", after.Namespace, name).(*corev1.Secret)
+		if !was[name] && (secret == nil || workload.Owner(secret) != after.UID) &&
+			!w.writes.gone[fmt.Sprint(after.Namespace, "/", name, " ", after.UID)] {
+			w.violated(3, "%s: it has referenced %s, which is no Secret of the account", what, name)
+		}
+	}
+	kept := func(of *corev1.ServiceAccount) *corev1.ServiceAccount {
+		of = of.DeepCopy()
+		of.ResourceVersion, of.ManagedFields, of.TypeMeta = "", nil, metav1.TypeMeta{}
+		of.Secrets = slices.DeleteFunc(of.Secrets, func(ref corev1.ObjectReference) bool {
+			return !was[ref.Name] || !is[ref.Name] || workload.IsOwnName(of.Name, ref.Name) // re-issue puts one first
+		})
+		return of
+	}
+	if !equality.Semantic.DeepEqual(kept(before), kept(after)) {
+		w.violated(1, "%s: it has changed what is the user's", what)
+	}
+}
+
+func names(account *corev1.ServiceAccount) map[string]bool {
+	all := map[string]bool{}
+	for _, ref := range account.Secrets {
+		all[ref.Name] = true
+	}
+	return all
+}
+
+// judgeDeleted wants a reason for each deletion of a Secret.
+func (w *world) judgeDeleted(what string, by *model.Request, secret *corev1.Secret) {
+	client := by.Client
+	name, owner := secret.Annotations[corev1.ServiceAccountNameKey], workload.Owner(secret)
+	account, _ := w.server.Get("serviceaccounts", secret.Namespace, name).(*corev1.ServiceAccount)
+	listed := account != nil && names(account)[secret.Name]
+	_, used := secret.Labels[workload.LastUsedLabel]
+	replaces := secret.Annotations[workload.ReplacesLabel] != ""
+	asked, ok := w.writes.asked[of(client, secret.Namespace, name)]
+	switch {
+	case secret.Type != corev1.SecretTypeServiceAccountToken || name == "":
+		w.violated(1, "%s, which is no token Secret", what)
+	case ok && time.Since(asked.at) < time.Minute && (asked.uid == "" || owner != "" && asked.uid != owner):
+		// The account is gone, and that was asked for.
+	case w.writes.made[secret.UID] == client && !used && !listed:
+		// It was made for nothing.
+	case replaces && !used && !listed && secret.Labels[workload.AutoCreatedLabel] != "":
+		// A successor whose predecessor is gone, or has a successor already.
+	case w.cleanable(secret, account):
+	default:
+		w.violated(1, "%s: its account lives (%v), or it was not asked for", what, account != nil)
+	}
+	if !w.writes.dead[owner] {
+		w.writes.deleted[secret.UID] = deletion{by, secret.Namespace + "/" + secret.Name}
+	}
+}
+
+// cleanable is the rule of the legacy token cleaner, by days.
+func (w *world) cleanable(secret *corev1.Secret, account *corev1.ServiceAccount) bool {
+	since, err := time.Parse(time.DateOnly, secret.Labels[invalidSince])
+	return err == nil && account != nil && time.Since(since) > 24*time.Hour+cleanerPeriod &&
+		secret.Labels[workload.LastUsedLabel] <= since.Format(time.DateOnly) && secret.Annotations["sa-controller-manager/keep"] == ""
+}
+
+const cleanerPeriod = 24 * time.Hour
+
+// judgeEvents wants an Event for each deletion but those that a user has asked for by deleting the account, of processes
+// all of whose Events were taken.
+func (w *world) judgeEvents() {
+	recorded := map[types.UID]bool{}
+	for _, object := range w.server.Objects("events") {
+		recorded[object.(*corev1.Event).InvolvedObject.UID] = true
+	}
+	for uid, deletion := range w.writes.deleted {
+		p := w.past[slices.IndexFunc(w.past, func(p *process) bool { return p.client.name == deletion.by.Client })]
+		if !recorded[uid] && !p.down && !deletion.by.Unanswered && !w.price.lostEvents[deletion.by.Client] {
+			w.violated(1, "the deletion of %s by %s has no Event", deletion.secret, deletion.by.Client)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +58,9 @@ func (w *world) judge(when string) {
 	w.forget()
 	now := w.snapshot()
 	for _, v := range checker.Judge(now, w.model, w.mode, string(w.ca), w.verify) {
+		if w.plan.restores && v.Promise == 3 && strings.Contains(v.What, " auto-created Secrets") {
+			continue // one that a replica has read to be gone is there again
+		}
 		w.violated(v.Promise, "%s: %s", when, v.What)
 	}
 	w.judgeOld(when)

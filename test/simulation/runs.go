@@ -171,8 +171,21 @@ func (w *world) prepare(p *process) {
 	accounts := reflect.ValueOf(p.manager).Elem().FieldByName("accounts")
 	(*(**serviceaccount.Controller)(accounts.Addr().UnsafePointer())).Template = func() *accounttemplate.Template { return template }
 	p.controller = controllerOf(p.manager)
-	secrets := fieldOf[cache.Indexer](reflect.ValueOf(p.controller).Elem().FieldByName("secrets").FieldByName("indexer"))
-	*secrets = counting{*secrets, &p.visited}
+	watched := reflect.ValueOf(p.manager).Elem().FieldByName("informers").Elem().FieldByName("watched")
+	for i := range watched.Len() {
+		store := sharedInformer(watched.Index(i).FieldByName("informer")).FieldByName("indexer").Elem().Elem().FieldByName("cacheStorage")
+		inner := fieldOf[cache.ThreadSafeStore](store)
+		*inner = ordered{*inner, &p.visited}
+	}
+}
+
+// sharedInformer is what client-go has behind an informer: a typed one has it inside.
+func sharedInformer(informer reflect.Value) reflect.Value {
+	informer = informer.Elem().Elem()
+	for !informer.FieldByName("processor").IsValid() {
+		informer = informer.Field(0).Elem().Elem()
+	}
+	return informer
 }
 
 func fieldOf[T any](field reflect.Value) *T { return (*T)(field.Addr().UnsafePointer()) }
@@ -192,28 +205,34 @@ func controllerOf(m *app.Manager) *tokencontroller.Controller {
 	panic("the manager has no token controller")
 }
 
-// counting counts what a lister visits.
-type counting struct {
-	cache.Indexer
+// ordered is a cache that lists in the same order in each run, and counts what it has returned.
+type ordered struct {
+	cache.ThreadSafeStore
 
 	visited *atomic.Int64
 }
 
-func (c counting) List() []any {
-	all := c.Indexer.List()
-	c.visited.Add(int64(len(all)))
+func (o ordered) List() []any { return o.get(o.ListKeys()) }
+
+func (o ordered) ByIndex(index, value string) ([]any, error) {
+	keys, err := o.IndexKeys(index, value)
+	return o.get(keys), err
+}
+
+func (o ordered) Get(key string) (any, bool) {
+	o.visited.Add(1)
+	return o.ThreadSafeStore.Get(key)
+}
+
+func (o ordered) get(keys []string) []any {
+	slices.Sort(keys)
+	all := make([]any, 0, len(keys))
+	for _, key := range keys {
+		if one, ok := o.Get(key); ok {
+			all = append(all, one)
+		}
+	}
 	return all
-}
-
-func (c counting) ByIndex(index, value string) ([]any, error) {
-	all, err := c.Indexer.ByIndex(index, value)
-	c.visited.Add(int64(1 + len(all)))
-	return all, err
-}
-
-func (c counting) GetByKey(key string) (any, bool, error) {
-	c.visited.Add(1)
-	return c.Indexer.GetByKey(key)
 }
 
 // judgeLeftovers looks into the leader once all is quiet: what it keeps is of objects that are there, and its
@@ -236,11 +255,7 @@ func (w *world) judgeLeftovers() {
 			}
 		}
 	}
-	informer := in.FieldByName("secretInformer").Elem().Elem()
-	for !informer.FieldByName("processor").IsValid() { // a typed one has it
-		informer = informer.Field(0).Elem().Elem()
-	}
-	listeners := informer.FieldByName("processor").Elem().FieldByName("listeners").Len()
+	listeners := sharedInformer(in.FieldByName("secretInformer")).FieldByName("processor").Elem().FieldByName("listeners").Len()
 	if want := map[bool]int{true: 2, false: 1}[w.plan.rotates]; listeners > want {
 		w.violated(10, "%s has %d handlers of token Secrets, want %d", p.client.name, listeners, want)
 	}

@@ -170,22 +170,19 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestSameHistory wants the same history of most seeds when they are run again. The legacy token cleaner goes through its cache in
-// any order, and a process that has been paused or stopped does much at once.
+// TestSameHistory wants the same history of a seed when it is run again, of 19 in 20: what waits for one thing at a time, as a
+// limiter does, comes in the order of goroutines.
 func TestSameHistory(t *testing.T) {
 	if *every == 0 {
 		output := inProcesses(t, *twice)
 		others := strings.Count(output, anotherHistory)
 		t.Logf("%d of %d seeds have another history", others, *twice)
-		if others > int(*twice/2) {
+		if others > int(*twice/20) {
 			t.Error(output)
 		}
 		return
 	}
 	for at := *seed; at < *seed+*seeds; at += max(1, *every) {
-		if planOf(at).workers != "40" { // the order of the keys in a queue has an effect
-			continue
-		}
 		first, again := changes(run(t, planOf(at)).history), changes(run(t, planOf(at)).history)
 		same := 0
 		for same < min(len(first), len(again)) && first[same] == again[same] {

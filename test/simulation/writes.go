@@ -38,9 +38,9 @@ type writes struct {
 	deleted     map[types.UID]deletion
 	holder      string // who has written the Lease last
 	terms       map[string]int
-	times       map[types.UID][]time.Time // when Secrets were made for an account
-	dead        map[types.UID]bool        // accounts that were deleted
-	others      map[types.UID]bool        // Secrets that neither users nor replicas have deleted
+	times       map[string][]time.Time // when a process has made Secrets for an account
+	dead        map[types.UID]bool     // accounts that were deleted
+	others      map[types.UID]bool     // Secrets that neither users nor replicas have deleted
 }
 
 // sight is what a process knows of the account of a name: its UID, "" if there is none.
@@ -60,7 +60,7 @@ type deletion struct {
 func newWrites() writes {
 	return writes{
 		seen: map[string]sight{}, asked: map[string]sight{}, made: map[types.UID]string{}, gone: map[string]bool{},
-		released: map[string]time.Time{}, deleted: map[types.UID]deletion{}, terms: map[string]int{}, times: map[types.UID][]time.Time{}, dead: map[types.UID]bool{}, others: map[types.UID]bool{},
+		released: map[string]time.Time{}, deleted: map[types.UID]deletion{}, terms: map[string]int{}, times: map[string][]time.Time{}, dead: map[types.UID]bool{}, others: map[types.UID]bool{},
 	}
 }
 
@@ -168,7 +168,8 @@ func (w *world) judgeWrite(by *model.Request, resource string, before, after mod
 		return
 	}
 	what := fmt.Sprintf("%s of %s %s/%s by %s", by.Verb, resource, by.Namespace, by.Name, by.Client)
-	if _, released := w.writes.released[by.Client]; released {
+	// What it has begun before, and no longer waits for, may still come: its precondition is all that helps.
+	if at, released := w.writes.released[by.Client]; released && (by.Began.After(at) || !by.Unanswered) {
 		w.violated(9, "%s after it had given its Lease away", what)
 	}
 	if by.Verb != "create" && !by.Preconditioned {
@@ -185,7 +186,7 @@ func (w *world) judgeWrite(by *model.Request, resource string, before, after mod
 		} else {
 			w.writes.made[after.UID] = by.Client
 			if after.Annotations[workload.ReplacesLabel] == "" {
-				w.judgeUndone(what, after)
+				w.judgeUndone(what, by, after)
 			}
 			w.judgeMade(what, by, after)
 		}
@@ -266,11 +267,11 @@ func (w *world) judgeMade(what string, by *model.Request, secret *corev1.Secret)
 	}
 }
 
-// judgeUndone wants no more than one token Secret for an account in ten seconds, besides the first ones.
-func (w *world) judgeUndone(what string, secret *corev1.Secret) {
-	owner := workload.Owner(secret)
-	last := append(w.writes.times[owner], time.Now())
-	w.writes.times[owner] = last
+// judgeUndone wants no more than one token Secret for an account in ten seconds from a process, besides the first ones.
+func (w *world) judgeUndone(what string, by *model.Request, secret *corev1.Secret) {
+	key := by.Client + " " + string(workload.Owner(secret))
+	last := append(w.writes.times[key], time.Now())
+	w.writes.times[key] = last
 	if n := len(last); n > 3 && last[n-1].Sub(last[n-3]) < 9*time.Second {
 		w.violated(10, "%s: the third one for the account in %v", what, last[n-1].Sub(last[n-3]))
 	}

@@ -268,12 +268,6 @@ func without(`),
 				err = errors.Join(err, h.Informer.RemoveEventHandler(registration))
 			}
 		}()`),
-	bug("deletedlease", 0, "promise 9", "internal/leaderelection/standby.go",
-		"		if !ok || event.Type == watch.Deleted {\n", `		if isPlanted("deletedlease") && event.Type == watch.Deleted {
-			l.released()
-		}
-		if !ok || event.Type == watch.Deleted {
-`),
 	bug("fillrefused", 9, "promise 4: .* was filled before", "controllers/keyprobe/prober.go",
 		"	return cmp.Or(last.refused, last.wait)", `	if isPlanted("fillrefused") {
 		return last.wait
@@ -382,15 +376,22 @@ func TestPlanted(t *testing.T) {
 	if output, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+file, "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build the plants: %v\n%s", err, output)
 	}
-	from := func(seed uint64, plant string) string {
-		command := exec.Command(binary, "-test.run=^TestSimulation$", fmt.Sprintf("-seed=%d", seed),
-			"-seeds=10", "-step=1", "-shorten=false", "-first")
-		command.Env = append(os.Environ(), planted.Variable+"="+plant, "GOMAXPROCS=1")
+	from := func(seed, seeds uint64, plant plant) string {
+		command := exec.Command(binary, "-test.run=^TestSimulation$", "-test.timeout=0", fmt.Sprintf("-seed=%d", seed),
+			fmt.Sprintf("-seeds=%d", seeds), "-step=1", "-shorten=false", "-until="+plant.Shows.String())
+		command.Env = append(os.Environ(), planted.Variable+"="+plant.Name, "GOMAXPROCS=1")
 		output, _ := command.CombinedOutput()
 		return string(output)
 	}
 	without := map[uint64]bool{}
 	for _, plant := range slices.Concat(plants, bugs, fixes) {
+		if *hunt > 0 {
+			t.Run(plant.Name, func(t *testing.T) {
+				t.Parallel()
+				fmt.Printf("%s: %s\n", plant.Name, plant.found(from(*seed, *hunt, plant)))
+			})
+			continue
+		}
 		if plant.seed == 0 {
 			continue
 		}
@@ -398,7 +399,7 @@ func TestPlanted(t *testing.T) {
 			t.Parallel()
 			var output string
 			for range 3 { // a few runs of a seed have another history
-				if output = from(plant.seed, plant.Name); plant.found(output) {
+				if output = from(plant.seed, 10, plant); plant.found(output) != "" {
 					return
 				}
 			}
@@ -410,18 +411,21 @@ func TestPlanted(t *testing.T) {
 		without[plant.seed] = true
 		t.Run(fmt.Sprintf("no plant from seed %d on", plant.seed), func(t *testing.T) {
 			t.Parallel()
-			if output := from(plant.seed, ""); !strings.HasPrefix(output, "PASS") {
+			if output := from(plant.seed, 10, noPlant); !strings.HasPrefix(output, "PASS") {
 				t.Errorf("something is found:\n%s", output)
 			}
 		})
 	}
 }
 
-func (p plant) found(output string) bool {
+var noPlant = plant{Plant: planted.Plant{Shows: regexp.MustCompile("$^")}}
+
+// found returns the line that shows the plant.
+func (p plant) found(output string) string {
 	for line := range strings.Lines(output) {
 		if at := strings.Index(line, "promise "); at >= 0 && p.Shows.MatchString(strings.TrimSpace(line[at:])) {
-			return true
+			return strings.TrimSpace(line)
 		}
 	}
-	return false
+	return ""
 }

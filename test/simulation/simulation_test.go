@@ -32,7 +32,8 @@ var (
 	twice   = flag.Uint64("twice", 60, "how many TestSameHistory runs twice")
 	every   = flag.Uint64("step", 0, "run every such seed in this process; 0 has as many processes as there are processors run them")
 	shorten = flag.Bool("shorten", true, "drop operations of a failing seed as long as it fails, and print its history")
-	first   = flag.Bool("first", false, "end after the first seed that fails")
+	until   = flag.String("until", "", "end after the first seed that shows what this regular expression matches")
+	hunt    = flag.Uint64("hunt", 0, "look for each plant in that many seeds, and print the first one that finds it")
 	against = flag.Bool("upstream", false, "run kube-controller-manager's controllers in place of the product's")
 	only    = flag.String("only", "", "numbers of the operations of a seed that happen; all without it")
 	unmet   = flag.Uint64("unmet", 0, "print which branches of the controllers that many seeds do not meet")
@@ -128,7 +129,7 @@ func TestSimulation(t *testing.T) {
 			fmt.Printf("seed %d: %v\n", at, v) // at once: a run takes minutes
 			t.Fail()
 		}
-		if *first && len(o.found) > 0 && !*shorten {
+		if *until != "" && slices.ContainsFunc(o.found, func(v checker.Violation) bool { return regexp.MustCompile(*until).MatchString(v.String()) }) {
 			return
 		}
 		if len(o.found) > 0 && *shorten {

@@ -154,6 +154,9 @@ var faults = []namedFault{
 		if f.resource == "" || f.resource == "secrets" {
 			w.network.later(time.Since(w.network.began)+lasts/2, "somebody deletes a Secret", func() { w.deleteBase(random) })
 		}
+		if f.resource == "" || f.resource == "serviceaccounts" {
+			w.network.later(time.Since(w.network.began)+lasts/2, "another account of a name comes", func() { w.replaceBase(random) })
+		}
 		w.network.later(time.Since(w.network.began)+lasts-time.Millisecond, "compaction", func() {
 			w.server.Compact()
 			w.network.cutAll(f.client, f.resource)

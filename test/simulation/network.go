@@ -306,10 +306,10 @@ func (n *network) answer(c *call, doom fate) string {
 		}
 		c.body = n.stream(c, made.Watch)
 	}
+	c.request.Unanswered = c.request.Unanswered || doom == lost
 	n.answered(c, made)
 	result := fmt.Sprint(made.Code)
 	if doom == lost {
-		c.request.Unanswered = true
 		c.answer <- answer{err: io.ErrUnexpectedEOF}
 		return result
 	}

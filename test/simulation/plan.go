@@ -39,6 +39,7 @@ type plan struct {
 	restores   bool // etcd is put back to an older revision
 	cleans     bool // some token Secrets are a year old
 	oldLists   bool // kube-apiserver has no lists in watches
+	hangs      bool // a fault lasts for minutes
 	ahead      int  // the replica whose clock is an hour ahead, -1 for none
 	operations []operation
 }
@@ -93,7 +94,7 @@ func newPlan(seed uint64) *plan {
 		one := others[worlds.IntN(len(others)-3)]
 		p.operations = append(p.operations, operation{at: moment(), user: -1, name: one.name, id: 200 + id})
 	}
-	if worlds.IntN(10) == 0 {
+	if p.hangs = worlds.IntN(10) == 0; p.hangs {
 		long := faults[worlds.IntN(len(faults)-1)]
 		p.operations = append(p.operations, operation{at: moment(), user: -1, name: long.name, id: 300, long: true})
 	}
@@ -175,9 +176,10 @@ func (w *world) restore() error {
 	}
 	w.network.later(time.Since(w.network.began), "etcd is restored", func() {
 		for _, secret := range w.server.Objects("secrets") {
-			w.writes.gone[goneKey(secret.(*corev1.Secret))] = true
+			w.writes.gone[goneKey(secret.(*corev1.Secret))] = time.Now()
 		}
 		w.server.Restore(revision)
+		clear(w.writes.own)
 		// No kube-apiserver serves what was asked for before, or while it is away.
 		w.network.restarted = time.Now()
 		w.network.strike(&fault{until: time.Now().Add(2 * time.Second), fate: refused})
@@ -270,6 +272,31 @@ func (w *world) deleteBase(random *rand.Rand) {
 		w.mu.Unlock()
 		w.server.Serve(&model.Request{Verb: "delete", Resource: "secrets", Namespace: "base", Name: secret.GetName()})
 		return
+	}
+}
+
+// replaceBase is a user who has another account of the name of one of these, at a time that others decide.
+func (w *world) replaceBase(random *rand.Rand) {
+	name := fmt.Sprintf("account-%d", random.IntN(4))
+	old, _ := w.server.Get("serviceaccounts", "base", name).(*corev1.ServiceAccount)
+	if old == nil || time.Since(w.network.began) <= 15*time.Second {
+		return
+	}
+	other := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "base", Name: name, Annotations: old.Annotations}}
+	other.ImagePullSecrets = old.ImagePullSecrets
+	w.mu.Lock()
+	account := w.model["base"].Accounts[name]
+	other.Secrets = []corev1.ObjectReference{{Name: account.Foreign[0]}, {Name: account.Foreign[1]}}
+	w.mu.Unlock()
+	request := model.Request{Client: "another client", Resource: "serviceaccounts", Namespace: "base", Name: name}
+	remove, create := request, request
+	remove.Verb, create.Verb, create.Body = "delete", "create", model.Encoded(other)
+	w.server.Serve(&remove)
+	w.server.Serve(&create)
+	if made := w.server.Get("serviceaccounts", "base", name); made != nil {
+		w.mu.Lock()
+		account.UID = made.GetUID()
+		w.mu.Unlock()
 	}
 }
 

@@ -66,6 +66,12 @@ func (w *world) answered(c *call, made model.Answer) {
 		return
 	}
 	w.looked(c)
+	w.knows(c, made)
+	if r.Resource == "serviceaccounts" && r.Unanswered {
+		if account := w.server.Get(r.Resource, r.Namespace, r.Name); account != nil {
+			delete(w.writes.times, r.Client+" "+string(account.GetUID())) // it does not know that its Secret was referenced
+		}
+	}
 	if r.Resource == "events" && made.Code/100 != 2 {
 		p.lostEvents[r.Client] = true
 	}
@@ -90,6 +96,9 @@ func (w *world) answered(c *call, made model.Answer) {
 		p.budgets[key] -= perFailure
 	}
 	most := perNamespace + p.earned[namespace] + w.writes.terms[r.Client]*perTerm*(10+w.objectsIn(namespace))
+	if w.plan.hangs { // a watch may, and what it has not shown is asked for
+		most += 100 * w.objectsIn(namespace)
+	}
 	if paid := p.budgets[key]; paid > most && !p.reported[key] {
 		p.reported[key] = true
 		w.violated(10, "%s has sent %d requests for namespace %s, where changes allow %d: %s", r.Client, paid, namespace, most, c.name)

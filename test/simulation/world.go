@@ -158,6 +158,7 @@ func (w *world) run() []checker.Violation {
 		if quiet {
 			w.judgeQuiet(time.Now().Add(-lasts))
 			w.judgeLeftovers()
+			w.judgeUnneeded()
 		}
 		w.judgeEvents()
 	})

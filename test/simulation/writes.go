@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -30,25 +31,44 @@ const acting = 5 * time.Second
 
 // writes judges each write of a replica when it happens, by what there is, and by what the watches of that replica have shown.
 type writes struct {
-	// seen is what watches have told each process of accounts, asked what live reads have.
+	// seen is what watches have told each process of accounts and Secrets, asked what live reads have of accounts.
 	seen, asked map[string]sight
-	made        map[types.UID]string // who has created a Secret
-	gone        map[string]bool      // Secrets that were deleted, by namespace, name and UID of the account
+	own         map[string]replaced  // the last write of a process into a Secret, as far as it knows
+	shed        map[string]time.Time // when a process was asked to come later
+	made        map[types.UID]maker  // who has created a Secret
+	listed      map[types.UID]bool   // Secrets that a replica has referenced
+	gone        map[string]time.Time // when a Secret was deleted, by namespace, name and UID of the account
 	released    map[string]time.Time // when a process has begun to give its Lease away
 	deleted     map[types.UID]deletion
 	holder      string // who has written the Lease last
+	renewed     time.Time
 	terms       map[string]int
 	times       map[string][]time.Time // when a process has made Secrets for an account
 	dead        map[types.UID]bool     // accounts that were deleted
 	others      map[types.UID]bool     // Secrets that neither users nor replicas have deleted
 }
 
-// sight is what a process knows of the account of a name: its UID, "" if there is none.
+// sight is what a process knows of an account or a Secret: the UID of the account, "" if there is none.
 type sight struct {
 	uid         types.UID
 	terminating bool
+	refs        map[string]bool
 	at          time.Time
-	began       time.Time // of the request that showed it
+}
+
+// old reports whether a process has known that for so long that it has no excuse.
+func (s sight) old() bool { return s.uid != "" && time.Since(s.at) > acting }
+
+// replaced is the version that a write has replaced.
+type replaced struct {
+	version string
+	at      time.Time
+	term    int
+}
+
+type maker struct {
+	client string
+	term   int
 }
 
 // deletion is one that has to be recorded by an Event.
@@ -59,8 +79,9 @@ type deletion struct {
 
 func newWrites() writes {
 	return writes{
-		seen: map[string]sight{}, asked: map[string]sight{}, made: map[types.UID]string{}, gone: map[string]bool{},
-		released: map[string]time.Time{}, deleted: map[types.UID]deletion{}, terms: map[string]int{}, times: map[string][]time.Time{}, dead: map[types.UID]bool{}, others: map[types.UID]bool{},
+		seen: map[string]sight{}, asked: map[string]sight{}, own: map[string]replaced{}, shed: map[string]time.Time{}, made: map[types.UID]maker{},
+		listed: map[types.UID]bool{}, gone: map[string]time.Time{}, released: map[string]time.Time{}, deleted: map[types.UID]deletion{},
+		terms: map[string]int{}, times: map[string][]time.Time{}, dead: map[types.UID]bool{}, others: map[types.UID]bool{},
 	}
 }
 
@@ -68,36 +89,75 @@ func isReplica(client string) bool { return strings.HasPrefix(client, "replica-"
 
 func of(client, namespace, account string) string { return client + " " + namespace + "/" + account }
 
+func ofSecret(client, namespace, name string) string {
+	return client + " secrets " + namespace + "/" + name
+}
+
 // holding is whose token it is.
 type holding struct{ secret, account types.UID }
 
 // told notes what a watch shows a process.
-func (w *world) told(client, resource string, event model.Event) {
-	account, ok := event.Object().(*corev1.ServiceAccount)
-	if !ok || resource != "serviceaccounts" {
+func (w *world) told(client, _ string, event model.Event) {
+	var now sight
+	var key string
+	switch object := event.Object().(type) {
+	case *corev1.ServiceAccount:
+		key = of(client, object.Namespace, object.Name)
+		now = sight{object.UID, object.DeletionTimestamp != nil, names(object), time.Now()}
+	case *corev1.Secret:
+		key = ofSecret(client, object.Namespace, object.Name)
+		if now = w.writes.seen[key]; now.uid == "" || now.uid != workload.Owner(object) {
+			now = sight{uid: workload.Owner(object), at: time.Now()}
+		}
+	default:
 		return
 	}
-	now := sight{account.UID, account.DeletionTimestamp != nil, time.Now(), time.Now()}
 	if event.What == watch.Deleted {
 		now.uid = ""
 	}
-	w.writes.seen[of(client, account.Namespace, account.Name)] = now
+	w.writes.seen[key] = now
 }
 
 // looked notes what a live read shows a process.
 func (w *world) looked(c *call) {
 	r := c.request
-	if r.Verb == "list" && r.Resource == "serviceaccounts" { // in place of a watch's first events
-		maps.DeleteFunc(w.writes.seen, func(name string, _ sight) bool { return strings.HasPrefix(name, r.Client+" ") })
+	if r.Verb == "list" && r.Namespace == "" { // in place of a watch's first events
+		maps.DeleteFunc(w.writes.seen, func(name string, _ sight) bool {
+			return strings.HasPrefix(name, r.Client+" ") && (r.Resource == "secrets") == strings.HasPrefix(name, r.Client+" secrets ")
+		})
 	}
 	if r.Verb != "get" || r.Resource != "serviceaccounts" {
 		return
 	}
-	now := sight{at: time.Now(), began: c.began}
+	now := sight{at: time.Now()}
 	if account := w.server.Get(r.Resource, r.Namespace, r.Name); account != nil {
 		now.uid, now.terminating = account.GetUID(), account.GetDeletionTimestamp() != nil
 	}
 	w.writes.asked[of(r.Client, r.Namespace, r.Name)] = now
+}
+
+// knows wants no write of a Secret that says a version which this process has replaced itself, not long ago.
+func (w *world) knows(c *call, made model.Answer) {
+	r := c.request
+	if r.Resource != "secrets" || r.Verb != "patch" && r.Verb != "update" || r.Version == "" {
+		return
+	}
+	key := ofSecret(r.Client, r.Namespace, r.Name)
+	if made.Code == http.StatusTooManyRequests { // client-go sends it again, whatever comes meanwhile
+		delete(w.writes.own, key)
+		w.writes.shed[key] = time.Now()
+	}
+	if time.Since(w.writes.shed[key]) < 2*time.Second {
+		return
+	}
+	if last, ok := w.writes.own[key]; ok && last.version == r.Version && last.term == w.writes.terms[r.Client] &&
+		r.Began.After(last.at) && r.Began.Sub(last.at) < time.Minute/2 {
+		w.violated(10, "%s comes again, %v after it has had an answer", c.name, r.Began.Sub(last.at))
+	}
+	if secret := w.server.Get(r.Resource, r.Namespace, r.Name); made.Code/100 == 2 && !r.Unanswered && secret != nil &&
+		secret.GetResourceVersion() != r.Version { // a policy may have stripped all of it
+		w.writes.own[key] = replaced{r.Version, time.Now(), w.writes.terms[r.Client]}
+	}
 }
 
 // committed sees each change.
@@ -106,7 +166,7 @@ func (w *world) committed(by *model.Request, resource string, before, after mode
 		w.hold(secret, by != nil && isReplica(by.Client))
 	}
 	if secret, ok := before.(*corev1.Secret); ok && after == nil {
-		w.writes.gone[goneKey(secret)] = true
+		w.writes.gone[goneKey(secret)] = time.Now()
 		w.writes.others[secret.UID] = by == nil || !isReplica(by.Client) && !strings.HasPrefix(by.Client, "user-")
 	}
 	if account, ok := before.(*corev1.ServiceAccount); ok && after == nil {
@@ -133,6 +193,10 @@ func goneKey(secret *corev1.Secret) string {
 	return fmt.Sprint(secret.Namespace, "/", secret.Name, " ", workload.Owner(secret))
 }
 
+func goneOf(account *corev1.ServiceAccount, secret string) string {
+	return fmt.Sprint(account.Namespace, "/", secret, " ", account.UID)
+}
+
 func (w *world) hold(secret *corev1.Secret, ours bool) {
 	token := string(secret.Data[corev1.ServiceAccountTokenKey])
 	if token == "" || secret.Type != corev1.SecretTypeServiceAccountToken {
@@ -154,10 +218,11 @@ func (w *world) leased(client string, after model.Object) {
 		w.writes.released[client], w.writes.holder = time.Now(), ""
 		return
 	}
-	if delete(w.writes.released, client); w.writes.holder != client {
+	// Who could not renew it in time has stopped, and begins again.
+	if delete(w.writes.released, client); w.writes.holder != client || time.Since(w.writes.renewed) > renewDeadline {
 		w.writes.terms[client]++
 	}
-	w.writes.holder = client
+	w.writes.holder, w.writes.renewed = client, time.Now()
 }
 
 // judgeWrite judges one change by a replica.
@@ -184,7 +249,7 @@ func (w *world) judgeWrite(by *model.Request, resource string, before, after mod
 		if was, ok := before.(*corev1.Secret); ok {
 			w.judgeFilled(what, by, was, after)
 		} else {
-			w.writes.made[after.UID] = by.Client
+			w.writes.made[after.UID] = maker{by.Client, w.writes.terms[by.Client]}
 			if after.Annotations[workload.ReplacesLabel] == "" {
 				w.judgeUndone(what, by, after)
 			}
@@ -265,6 +330,28 @@ func (w *world) judgeMade(what string, by *model.Request, secret *corev1.Secret)
 	} else {
 		w.judgeAlive(what, by, secret)
 	}
+	account := w.writes.seen[of(by.Client, secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey])]
+	for name := range account.refs {
+		known := w.writes.seen[ofSecret(by.Client, secret.Namespace, name)]
+		if there := w.server.Get("secrets", secret.Namespace, name); !replaces && account.old() && known.old() && known.uid == account.uid &&
+			there != nil && there.GetLabels()[workload.AutoCreatedLabel] != "" && there.GetLabels()[invalidSince] == "" {
+			w.violated(3, "%s: the account references %s, which it knows", what, name)
+		}
+	}
+}
+
+// judgeUnneeded wants nothing left of what the leader has created for nothing.
+func (w *world) judgeUnneeded() {
+	for _, object := range w.server.Objects("secrets") {
+		secret := object.(*corev1.Secret)
+		made, known := w.writes.made[secret.UID]
+		account, _ := w.server.Get("serviceaccounts", secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey]).(*corev1.ServiceAccount)
+		_, used := secret.Labels[workload.LastUsedLabel]
+		if known && made == (maker{w.writes.holder, w.writes.terms[w.writes.holder]}) && account != nil && !names(account)[secret.Name] &&
+			!used && !w.writes.listed[secret.UID] && secret.Annotations[workload.ReplacesLabel] == "" {
+			w.violated(3, "%s has created token Secret %s/%s for nothing, and it is still there", made.client, secret.Namespace, secret.Name)
+		}
+	}
 }
 
 // judgeUndone wants no more than one token Secret for an account in ten seconds from a process, besides the first ones.
@@ -314,7 +401,7 @@ func (w *world) judgeReferences(what string, before, after *corev1.ServiceAccoun
 	was, is := names(before), names(after)
 	for name := range was {
 		secret, _ := w.server.Get("secrets", after.Namespace, name).(*corev1.Secret)
-		ours, gone := checker.WrittenByTokenControllers(before, name), w.writes.gone[fmt.Sprint(after.Namespace, "/", name, " ", after.UID)]
+		ours, gone := checker.WrittenByTokenControllers(before, name), !w.writes.gone[goneOf(after, name)].IsZero()
 		switch {
 		case is[name], ours && gone, gone && secret != nil && time.Since(secret.CreationTimestamp.Time) < acting:
 			// Perhaps there is another one of the name already.
@@ -326,8 +413,11 @@ func (w *world) judgeReferences(what string, before, after *corev1.ServiceAccoun
 	}
 	for name := range is {
 		secret, _ := w.server.Get("secrets", after.Namespace, name).(*corev1.Secret)
-		if !was[name] && (secret == nil || workload.Owner(secret) != after.UID) &&
-			!w.writes.gone[fmt.Sprint(after.Namespace, "/", name, " ", after.UID)] {
+		switch {
+		case was[name]:
+		case secret != nil && workload.Owner(secret) == after.UID:
+			w.writes.listed[secret.UID] = true
+		case w.writes.gone[goneOf(after, name)].IsZero():
 			w.violated(3, "%s: it has referenced %s, which is no Secret of the account", what, name)
 		}
 	}
@@ -366,7 +456,7 @@ func (w *world) judgeDeleted(what string, by *model.Request, secret *corev1.Secr
 		w.violated(1, "%s, which is no token Secret", what)
 	case ok && time.Since(asked.at) < time.Minute && (asked.uid == "" || owner != "" && asked.uid != owner):
 		// The account is gone, and that was asked for.
-	case w.writes.made[secret.UID] == client && !used && !listed:
+	case w.writes.made[secret.UID].client == client && !used && !listed:
 		// It was made for nothing.
 	case replaces && !used && !listed && secret.Labels[workload.AutoCreatedLabel] != "":
 		// A successor whose predecessor is gone, or has a successor already.

@@ -47,8 +47,9 @@ type Request struct {
 	Began       time.Time
 	Unanswered  bool // it may have been served, and who has asked does not know
 
-	// Preconditioned is set by the server: a write names the UID and the version of what it changes.
+	// Preconditioned is set by the server: a write names the UID and the Version of what it changes.
 	Preconditioned bool
+	Version        string
 }
 
 // precondition reports whether a write names the UID and the version of what it changes.
@@ -72,7 +73,8 @@ func (r *Request) precondition(t *table) bool {
 		p := options.Preconditions
 		return err == nil && p != nil && p.UID != nil && p.ResourceVersion != nil
 	}
-	return of.GetUID() != "" && of.GetResourceVersion() != ""
+	r.Version = of.GetResourceVersion()
+	return of.GetUID() != "" && r.Version != ""
 }
 
 // Answer is what the server says. If Watch is not nil, its events follow once Begin is called.

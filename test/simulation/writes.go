@@ -139,15 +139,14 @@ func (w *world) looked(c *call) {
 // knows wants no write of a Secret that says a version which this process has replaced itself, not long ago.
 func (w *world) knows(c *call, made model.Answer) {
 	r := c.request
-	if r.Resource != "secrets" || r.Verb != "patch" && r.Verb != "update" || r.Version == "" {
+	if r.Resource != "secrets" || r.Verb != "patch" && r.Verb != "update" {
 		return
 	}
 	key := ofSecret(r.Client, r.Namespace, r.Name)
 	if made.Code == http.StatusTooManyRequests { // client-go sends it again, whatever comes meanwhile
-		delete(w.writes.own, key)
 		w.writes.shed[key] = time.Now()
 	}
-	if time.Since(w.writes.shed[key]) < 2*time.Second {
+	if time.Since(w.writes.shed[key]) < 2*time.Second || r.Version == "" {
 		return
 	}
 	if last, ok := w.writes.own[key]; ok && last.version == r.Version && last.term == w.writes.terms[r.Client] &&

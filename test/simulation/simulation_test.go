@@ -76,10 +76,27 @@ func run(t *testing.T, p *plan) (o outcome) {
 	}()
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(p, logger)
-		o.found = w.run()
+		o.found = append(w.run(), leftGoroutines()...)
 		o.history = w.network.history
 	})
 	return o
+}
+
+// ownedByQueues are goroutines of a queue that got a key after its end: there is no process to end.
+var ownedByQueues = regexp.MustCompile(`util/workqueue\.\(\*(Typed|delayingType|typed)`)
+
+// leftGoroutines are those of this bubble that go on although all processes have ended.
+func leftGoroutines() (found []checker.Violation) {
+	synctest.Wait()
+	stacks := make([]byte, 4<<20)
+	all := strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n")
+	bubble := regexp.MustCompile(`synctest bubble \d+\]`).FindString(all[0])
+	for _, stack := range all[1:] {
+		if strings.Contains(stack, bubble) && !ownedByQueues.MatchString(stack) && !strings.Contains(stack, "testing/synctest.") {
+			found = append(found, checker.Violated(10, "a goroutine is left when all have ended:\n%s", stack))
+		}
+	}
+	return found
 }
 
 func planOf(seed uint64) *plan {

@@ -4,6 +4,7 @@
 package simulation
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -56,8 +57,8 @@ type sight struct {
 	at          time.Time
 }
 
-// old reports whether a process has known that for so long that it has no excuse.
-func (s sight) old() bool { return s.uid != "" && time.Since(s.at) > acting }
+// before reports whether a process has known that for so long that a request of it has no excuse.
+func (s sight) before(request *model.Request) bool { return s.uid != "" && request.Began.Sub(s.at) > acting }
 
 // replaced is the version that a write has replaced.
 type replaced struct {
@@ -139,8 +140,8 @@ func (w *world) looked(c *call) {
 // knows wants no write of a Secret that says a version which this process has replaced itself, not long ago.
 func (w *world) knows(c *call, made model.Answer) {
 	r := c.request
-	if r.Resource != "secrets" || r.Verb != "patch" && r.Verb != "update" {
-		return
+	if r.Resource != "secrets" || r.Verb != "patch" && r.Verb != "update" || bytes.Contains(r.Body, []byte(invalidSince)) {
+		return // the cleaner has no part in what the token controller knows
 	}
 	key := ofSecret(r.Client, r.Namespace, r.Name)
 	if made.Code == http.StatusTooManyRequests { // client-go sends it again, whatever comes meanwhile
@@ -332,7 +333,7 @@ func (w *world) judgeMade(what string, by *model.Request, secret *corev1.Secret)
 	account := w.writes.seen[of(by.Client, secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey])]
 	for name := range account.refs {
 		known := w.writes.seen[ofSecret(by.Client, secret.Namespace, name)]
-		if there := w.server.Get("secrets", secret.Namespace, name); !replaces && account.old() && known.old() && known.uid == account.uid &&
+		if there := w.server.Get("secrets", secret.Namespace, name); !replaces && account.before(by) && known.before(by) && known.uid == account.uid &&
 			there != nil && there.GetLabels()[workload.AutoCreatedLabel] != "" && there.GetLabels()[invalidSince] == "" {
 			w.violated(3, "%s: the account references %s, which it knows", what, name)
 		}

@@ -11,7 +11,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -88,26 +87,6 @@ func (w *world) judge(when string) {
 			w.violated(4, "%s: kube-apiserver does not take the token of %s/%s: %s", when, secret.Namespace, secret.Name, status.Error)
 		}
 	}
-}
-
-// changes is how many the processes have made but for Leases and Events.
-func (w *world) changes() (writes int) {
-	for _, r := range w.journal() {
-		if r.Served/100 == 2 && r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" &&
-			slices.Contains([]string{"secrets", "serviceaccounts", "configmaps", "namespaces"}, r.Resource) {
-			writes++
-		}
-	}
-	return writes
-}
-
-func (w *world) journal() (all []*faultproxy.Request) {
-	w.network.mu.Lock()
-	defer w.network.mu.Unlock()
-	for _, p := range w.past {
-		all = append(all, p.client.journal...)
-	}
-	return all
 }
 
 // judgeWrites is promise 9.

@@ -58,7 +58,9 @@ type sight struct {
 }
 
 // before reports whether a process has known that for so long that a request of it has no excuse.
-func (s sight) before(request *model.Request) bool { return s.uid != "" && request.Began.Sub(s.at) > acting }
+func (s sight) before(request *model.Request) bool {
+	return s.uid != "" && request.Began.Sub(s.at) > acting
+}
 
 // replaced is the version that a write has replaced.
 type replaced struct {

@@ -6,7 +6,6 @@ package signing
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -22,19 +21,17 @@ const (
 
 // MarshalDiscovery returns the OpenID Connect discovery document of an issuer that signs with keys.
 // Like that of kube-apiserver it has the members that a relying party needs to verify tokens, and
-// none about login. An empty jwksURI means JWKSPath below the issuer.
+// none about login. The JWKS is at JWKSPath below the issuer.
 //
-// Both URLs must be https, and the issuer must have neither a query nor a fragment (OpenID Connect
-// Discovery 1.0, section 3, as in kube-apiserver). The error says which URL is wrong and why.
-func MarshalDiscovery(issuer, jwksURI string, keys []PublicKey) ([]byte, error) {
-	if err := checkIssuer(issuer); err != nil {
-		return nil, err
+// The issuer must be an https URL with neither a query nor a fragment (OpenID Connect Discovery 1.0,
+// section 3, as in kube-apiserver).
+func MarshalDiscovery(issuer string, keys []PublicKey) ([]byte, error) {
+	parsed, err := url.Parse(issuer)
+	if err != nil || parsed.Scheme != "https" || parsed.Host == "" {
+		return nil, errors.New("the issuer must be an https URL, such as https://example.com")
 	}
-	if jwksURI == "" {
-		jwksURI = strings.TrimSuffix(issuer, "/") + JWKSPath
-	}
-	if err := checkHTTPS(jwksURI); err != nil {
-		return nil, fmt.Errorf("the URI of the JWKS %w", err)
+	if strings.ContainsAny(issuer, "?#") {
+		return nil, errors.New("the issuer must have neither a query nor a fragment")
 	}
 	if len(keys) == 0 {
 		return nil, errors.New("there are no keys")
@@ -49,23 +46,5 @@ func MarshalDiscovery(issuer, jwksURI string, keys []PublicKey) ([]byte, error) 
 		ResponseTypes []string `json:"response_types_supported"`
 		SubjectTypes  []string `json:"subject_types_supported"`
 		Algorithms    []string `json:"id_token_signing_alg_values_supported"`
-	}{issuer, jwksURI, []string{"id_token"}, []string{"public"}, slices.Sorted(maps.Keys(algorithms))})
-}
-
-func checkIssuer(issuer string) error {
-	if err := checkHTTPS(issuer); err != nil {
-		return fmt.Errorf("the issuer %w", err)
-	}
-	if strings.ContainsAny(issuer, "?#") {
-		return errors.New("the issuer must have neither a query nor a fragment")
-	}
-	return nil
-}
-
-func checkHTTPS(text string) error {
-	parsed, err := url.Parse(text)
-	if err != nil || parsed.Scheme != "https" || parsed.Host == "" {
-		return errors.New("must be an https URL, such as https://example.com")
-	}
-	return nil
+	}{issuer, strings.TrimSuffix(issuer, "/") + JWKSPath, []string{"id_token"}, []string{"public"}, slices.Sorted(maps.Keys(algorithms))})
 }

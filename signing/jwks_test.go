@@ -146,26 +146,23 @@ func TestMarshalDiscovery(t *testing.T) {
 	_, keys := goldenJWKS(t)
 	const rest = `"response_types_supported":["id_token"],"subject_types_supported":["public"],` +
 		`"id_token_signing_alg_values_supported":["ES256","ES384","ES512","RS256"]}`
-	cases := map[string]struct{ issuer, uri, want, wantErr string }{
+	cases := map[string]struct{ issuer, want, wantErr string }{
 		"default URI": {
 			issuer: "https://example.com", want: `{"issuer":"https://example.com","jwks_uri":"https://example.com/openid/v1/jwks",` + rest,
 		},
 		"final slash": {
 			issuer: "https://example.com/", want: `{"issuer":"https://example.com/","jwks_uri":"https://example.com/openid/v1/jwks",` + rest,
 		},
-		"other place": {issuer: "https://a/b", uri: "https://c/d?e", want: `{"issuer":"https://a/b","jwks_uri":"https://c/d?e",` + rest},
-		"no issuer":   {wantErr: "the issuer must be an https URL, such as https://example.com"},
-		"plain HTTP":  {issuer: "http://example.com", wantErr: "the issuer must be an https URL, such as https://example.com"},
-		"no host":     {issuer: "https:example", wantErr: "the issuer must be an https URL, such as https://example.com"},
-		"query":       {issuer: "https://example.com?a", wantErr: "the issuer must have neither a query nor a fragment"},
-		"fragment":    {issuer: "https://example.com#a", wantErr: "the issuer must have neither a query nor a fragment"},
-		"plain HTTP URI": {
-			issuer: "https://a", uri: "http://c", wantErr: "the URI of the JWKS must be an https URL, such as https://example.com",
-		},
+		"path":       {issuer: "https://a/b", want: `{"issuer":"https://a/b","jwks_uri":"https://a/b/openid/v1/jwks",` + rest},
+		"no issuer":  {wantErr: "the issuer must be an https URL, such as https://example.com"},
+		"plain HTTP": {issuer: "http://example.com", wantErr: "the issuer must be an https URL, such as https://example.com"},
+		"no host":    {issuer: "https:example", wantErr: "the issuer must be an https URL, such as https://example.com"},
+		"query":      {issuer: "https://example.com?a", wantErr: "the issuer must have neither a query nor a fragment"},
+		"fragment":   {issuer: "https://example.com#a", wantErr: "the issuer must have neither a query nor a fragment"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := signing.MarshalDiscovery(tc.issuer, tc.uri, keys)
+			got, err := signing.MarshalDiscovery(tc.issuer, keys)
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -175,7 +172,7 @@ func TestMarshalDiscovery(t *testing.T) {
 			}
 		})
 	}
-	if got, err := signing.MarshalDiscovery("https://a", "", nil); err == nil {
+	if got, err := signing.MarshalDiscovery("https://a", nil); err == nil {
 		t.Errorf("no keys make %s", got)
 	}
 }

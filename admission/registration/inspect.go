@@ -5,7 +5,6 @@ package registration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,24 +53,6 @@ func Answered(pod *corev1.Pod, id string) bool {
 func Concerns(err error) bool {
 	return err != nil && slices.ContainsFunc([]string{mutateName, validateName, probeName},
 		func(name string) bool { return strings.Contains(err.Error(), name) })
-}
-
-// ErrOff means that a user has switched the webhook off.
-var ErrOff = errors.New("the webhook is switched off by the annotation " + Annotation + "=" + AnnotationOff)
-
-// IsActive returns nil if kube-apiserver calls the webhook, an error that wraps ErrOff if a user
-// has switched it off, and otherwise an error that names what is missing.
-func IsActive(ctx context.Context, client kubernetes.Interface) error {
-	found, err := Inspect(ctx, client)
-	for _, one := range found {
-		if one.Off {
-			return fmt.Errorf("%s %s: %w", one.Kind, Name, ErrOff)
-		}
-		if !one.Active {
-			return fmt.Errorf("the %s %s binds no webhook yet", one.Kind, Name)
-		}
-	}
-	return err
 }
 
 // IsInactive returns nil if kube-apiserver does not call the webhook.
@@ -126,28 +107,4 @@ func edit(ctx context.Context, client kubernetes.Interface, k kind, change func(
 		}
 		return k.in(client).put(ctx, change(current))
 	})
-}
-
-// Delete deletes both configurations if they are switched off, once no replica runs that would
-// create them again. It is a no-op if there are none.
-func Delete(ctx context.Context, client kubernetes.Interface) error {
-	// Both are checked before the first is deleted: either annotation stops all writing.
-	found, err := getAll(ctx, client)
-	if err != nil {
-		return err
-	}
-	for k, o := range found {
-		if o != nil && (!o.isOff() || len(o.entries) > 0) {
-			return fmt.Errorf("the %s %s is not switched off", kind(k), Name)
-		}
-	}
-	for k, o := range found {
-		if o == nil {
-			continue
-		}
-		if err := kind(k).in(client).remove(ctx, o); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete the %s %s: %w", kind(k), Name, err)
-		}
-	}
-	return nil
 }

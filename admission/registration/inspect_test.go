@@ -4,49 +4,30 @@
 package registration
 
 import (
-	"context"
 	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
 )
 
-func TestActiveInactiveDelete(t *testing.T) {
+func TestIsInactive(t *testing.T) {
 	t.Parallel()
-	const (
-		mutating, validating = "the MutatingWebhookConfiguration " + Name, "the ValidatingWebhookConfiguration " + Name
-		unbound, bound, on   = " binds no webhook yet", " still binds a webhook", " is not switched off"
-	)
+	const mutating, validating = "the MutatingWebhookConfiguration " + Name, "the ValidatingWebhookConfiguration " + Name
 	cases := map[string]struct {
-		mutating, validating      *object
-		active, inactive, deleted string // what IsActive, IsInactive and Delete say; "" if they agree
+		mutating, validating *object
+		want                 string
 	}{
-		"None": {active: mutating + unbound},
-		"Active": {
-			mutating: stored("", mutateName), validating: stored("", validateName), inactive: mutating + bound, deleted: mutating + on,
-		},
-		"BeingProved": {
-			mutating: stored("", probeName), validating: stored(""),
-			active: mutating + unbound, inactive: mutating + bound, deleted: mutating + on,
-		},
-		"HalfActive": {
-			mutating: stored("", mutateName), active: validating + unbound, inactive: mutating + bound, deleted: mutating + on,
-		},
-		"Off": {mutating: stored(AnnotationOff), validating: stored(AnnotationOff), active: ErrOff.Error()},
-		"OffAndBound": {
-			mutating: stored(AnnotationOff, mutateName), active: ErrOff.Error(), inactive: mutating + bound, deleted: mutating + on,
-		},
-		"OneIsOff": {
-			mutating: stored(AnnotationOff), validating: stored("", validateName),
-			active: ErrOff.Error(), inactive: validating + bound, deleted: validating + on,
-		},
+		"None":        {},
+		"Active":      {mutating: stored("", mutateName), validating: stored("", validateName), want: mutating},
+		"BeingProved": {mutating: stored("", probeName), validating: stored(""), want: mutating},
+		"Off":         {mutating: stored(AnnotationOff), validating: stored(AnnotationOff)},
+		"OffAndBound": {mutating: stored(AnnotationOff, mutateName), want: mutating},
+		"OneIsOff":    {mutating: stored(AnnotationOff), validating: stored("", validateName), want: validating},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -57,43 +38,22 @@ func TestActiveInactiveDelete(t *testing.T) {
 			if tc.validating != nil {
 				objects = append(objects, kind(1).typed(tc.validating))
 			}
-			client := fake.NewClientset(objects...)
-			says(t, "IsActive", IsActive, client, tc.active)
-			says(t, "IsInactive", IsInactive, client, tc.inactive)
-			says(t, "Delete", Delete, client, tc.deleted)
-			for _, action := range client.Actions() {
-				if deletion, ok := action.(clienttesting.DeleteActionImpl); ok {
-					testutil.Check(t, "preconditions", meta.Preconditions(&stored("").meta), deletion.DeleteOptions.Preconditions)
-				}
+			if tc.want != "" {
+				tc.want += " still binds a webhook"
 			}
-			left := 0
-			for k := range kinds {
-				if o, err := k.in(client).get(t.Context()); err != nil || o != nil {
-					left++
-				}
-			}
-			if kept := len(objects); tc.deleted == "" && left != 0 || tc.deleted != "" && left != kept {
-				t.Errorf("%d of %d configurations are left", left, kept)
-			}
+			testutil.CheckError(t, name, tc.want, IsInactive(t.Context(), fake.NewClientset(objects...)))
 		})
 	}
 }
 
-// What cannot be read is neither active nor gone.
-func TestActiveWithoutAPI(t *testing.T) {
+// What cannot be read is not inactive.
+func TestIsInactiveWithoutAPI(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset()
 	client.PrependReactor("get", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("boom")
 	})
-	for name, ask := range map[string]func(context.Context, kubernetes.Interface) error{"IsInactive": IsInactive, "Delete": Delete} {
-		says(t, name, ask, client, "read the ValidatingWebhookConfiguration 00-sa-controller-manager: boom")
-	}
-}
-
-func says(t *testing.T, name string, ask func(context.Context, kubernetes.Interface) error, client kubernetes.Interface, want string) {
-	t.Helper()
-	testutil.CheckError(t, name, want, ask(t.Context(), client))
+	testutil.CheckError(t, "", "read the ValidatingWebhookConfiguration 00-sa-controller-manager: boom", IsInactive(t.Context(), client))
 }
 
 // stored is a configuration with an annotation and webhooks.

@@ -91,8 +91,6 @@ type api interface {
 	get(ctx context.Context) (*object, error)
 	// put creates o, or replaces it if it has the same resourceVersion.
 	put(ctx context.Context, o *object) error
-	// remove deletes o if it has not changed since it was read.
-	remove(ctx context.Context, o *object) error
 }
 
 // in returns the API of a kind of configuration.
@@ -120,7 +118,6 @@ type typed[C any] struct {
 		Get(ctx context.Context, name string, o metav1.GetOptions) (C, error)
 		Create(ctx context.Context, c C, o metav1.CreateOptions) (C, error)
 		Update(ctx context.Context, c C, o metav1.UpdateOptions) (C, error)
-		Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
 	}
 	kind kind
 }
@@ -144,8 +141,4 @@ func (t typed[C]) put(ctx context.Context, o *object) (err error) {
 		_, err = t.client.Create(ctx, c, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	}
 	return err
-}
-
-func (t typed[C]) remove(ctx context.Context, o *object) error {
-	return t.client.Delete(ctx, Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(&o.meta)})
 }

@@ -6,13 +6,14 @@ package main
 import (
 	"context"
 	"crypto"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/aws/smithy-go"
 	"go.step.sm/crypto/kms/apiv1"
 	_ "go.step.sm/crypto/kms/awskms" // each registers itself
 	_ "go.step.sm/crypto/kms/azurekms"
@@ -20,58 +21,37 @@ import (
 	"go.step.sm/crypto/kms/uri"
 )
 
-// cloud is the backend of awskms, azurekms and cloudkms URIs: one key of a cloud's key management service, through
+// cloud is a key of awskms, azurekms and cloudkms URIs, in a cloud's key management service, through
 // the key managers of go.step.sm/crypto, which end each call after 15 s. Credentials come from the default
 // credential chain of the cloud's SDK, never from the URI.
-type cloud struct {
-	uri     *uri.URI
-	manager apiv1.KeyManager
-	signer  crypto.Signer
-}
+type cloud struct{ crypto.Signer }
 
-func newCloud(u *uri.URI) (backend, error) {
+func openCloud(u *uri.URI, _ string) (crypto.Signer, error) {
 	if id := u.Get("key-id"); id != strings.ToLower(id) {
 		return nil, errors.New("key-id: want lower case, which the library makes of it: name the key by its ID, or by another alias")
 	}
-	if file := u.Get("credentials-file"); file != "" {
-		if _, err := os.Stat(file); err != nil { // the SDK of AWS would look elsewhere
-			return nil, fmt.Errorf("credentials-file: %w", err)
-		}
+	file := u.Get("credentials-file")
+	if _, err := os.Stat(file); file != "" && err != nil { // the SDK of AWS would look elsewhere
+		return nil, fmt.Errorf("credentials-file: %w", err)
 	}
-	return &cloud{uri: u}, nil
-}
-
-func (c *cloud) find() (crypto.PublicKey, error) {
-	open, _ := apiv1.LoadKeyManagerNewFunc(apiv1.Type(c.uri.Scheme))
-	var err error
-	if c.manager, err = open(context.Background(), apiv1.Options{URI: c.uri.String()}); err != nil {
+	open, _ := apiv1.LoadKeyManagerNewFunc(apiv1.Type(u.Scheme))
+	manager, err := open(context.Background(), apiv1.Options{URI: u.String()})
+	if err != nil {
 		return nil, inShort(err)
 	}
-	if c.signer, err = c.manager.CreateSigner(&apiv1.CreateSignerRequest{SigningKey: c.uri.String()}); err != nil {
-		return nil, inShort(err)
-	}
-	return c.signer.Public(), nil
+	signer, err := manager.CreateSigner(&apiv1.CreateSignerRequest{SigningKey: u.String()})
+	return cloud{signer}, inShort(err)
 }
 
-func (c *cloud) sign(digest []byte, hash crypto.Hash) ([]byte, error) {
-	signature, err := c.signer.Sign(rand.Reader, digest, hash)
+// Sign implements crypto.Signer.
+func (c cloud) Sign(random io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	signature, err := c.Signer.Sign(random, digest, opts)
 	return signature, inShort(err)
-}
-
-func (c *cloud) close() {
-	if c.manager != nil {
-		_ = c.manager.Close()
-	}
 }
 
 // inShort leaves the service's own code and words of an error, without what differs from call to call.
 func inShort(err error) error {
-	type awsError interface {
-		error
-		ErrorCode() string
-		ErrorMessage() string
-	}
-	if refused, ok := errors.AsType[awsError](err); ok {
+	if refused, ok := errors.AsType[smithy.APIError](err); ok {
 		return fmt.Errorf("%s: %s", refused.ErrorCode(), refused.ErrorMessage())
 	}
 	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {

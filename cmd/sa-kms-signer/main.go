@@ -7,9 +7,12 @@
 //
 // The path of a signature:
 //
-//  1. serve.go keeps one server for each file in --keys-dir and follows the directory.
-//  2. signer.go checks the payload, writes the header, and asks the backend for a signature.
-//  3. pkcs11.go, transit.go and cloud.go are the backends. They find one key by a URI, and sign.
+//  1. serve.go has a process of its own for each file in --keys-dir, and follows the directory.
+//  2. key.go is that process. It opens the key, proves that it signs, and serves it until it does not.
+//  3. pkcs11.go, transit.go and cloud.go are the backends. They find one key by a URI, as a crypto.Signer.
+//
+// A call of a PKCS#11 library cannot be interrupted, and what the library has of a token that was away cannot be
+// repaired. So a process ends with its library, and the next one begins without anything of it.
 //
 // It makes no key: the operator of the HSM or the service does that with its own tool.
 //
@@ -19,10 +22,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -32,56 +33,56 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// verbosity is klog's flag, which the processes of keys get as well.
+const verbosity = "v"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	root := &cobra.Command{
+		Use: "sa-kms-signer", Short: "Sign service account tokens with keys of an HSM or a key management service",
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.AddCommand(serveCommand(), &cobra.Command{
+		Use: "key serve|check NAME SOCKET-DIR", Hidden: true, Args: cobra.ExactArgs(3), // with the key's file on standard input
+		Run: func(cmd *cobra.Command, args []string) {
+			keyProcess(cmd.Context(), args[0] == "check", args[1], args[2])
+		},
+	})
+	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	root.PersistentFlags().AddGoFlag(logging.Lookup(verbosity))
+	if err := root.ExecuteContext(ctx); err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "Error: %v\n", err)
+		os.Exit(1)
+	}
 }
 
-// run executes one command line and returns the exit code: 0, or 1 after one line on stderr.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := &cobra.Command{
-		Use:   "sa-kms-signer",
-		Short: "Sign service account tokens with keys of an HSM or a key management service",
-		Long: `Sign service account tokens with keys that stay in an HSM or a key management
-service. Each key has a file NAME.yaml in --keys-dir:
+func serveCommand() *cobra.Command {
+	s := &supervisor{follows: map[string]context.CancelFunc{}, reasons: map[string]error{}}
+	cmd := &cobra.Command{
+		Use:   "serve --keys-dir=DIR --socket-dir=DIR",
+		Short: "Serve each key of a directory on a socket of its own",
+		Long: `Serve each key NAME.yaml of --keys-dir on --socket-dir/NAME.sock. Such a file is
 
   uri: pkcs11:token=sa;object=sa-2026?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=/etc/sa-kms-signer/pin
   algorithm: P-256
 
-A process that can connect to the socket of a key can have any token signed: the
-socket has mode 0600, and only processes of the same user are answered.`,
-		SilenceErrors: true, SilenceUsage: true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
-	}
-	root.AddCommand(serveCommand())
-	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(logging)
-	root.PersistentFlags().AddGoFlag(logging.Lookup("v"))
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		_, _ = fmt.Fprintf(stderr, "Error: %v\n", err)
-		return 1
-	}
-	return 0
-}
+A file that is added, changed or removed takes effect without a restart. A file with an error keeps the
+key that it replaces, and is tried again. While a key does not sign, --socket-dir/not-served says which
+and why. A PIN that a token has refused is never tried again: --socket-dir/refused-pins has a hash of it.
 
-func serveCommand() *cobra.Command {
-	var keysDir, socketDir string
-	cmd := &cobra.Command{
-		Use:   "serve --keys-dir=DIR --socket-dir=DIR",
-		Short: "Serve each key of a directory on a socket of its own",
-		Long: `Serve each key NAME.yaml of --keys-dir on --socket-dir/NAME.sock. A file that is
-added, changed or removed takes effect without a restart. A file with an error keeps the key that it
-replaces, and is tried again. While a key does not sign, --socket-dir/not-served says which and why.
-A PIN that a token has refused is never tried again: --socket-dir/refused-pins has a hash of it.`,
+A process that can connect to the socket of a key can have any token signed: the socket has mode 0600,
+and only processes of the same user are answered.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), keysDir, socketDir) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.verbosity = cmd.Flag(verbosity).Value.String()
+			return s.serve(cmd.Context())
+		},
 	}
-	cmd.Flags().StringVar(&keysDir, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
-	cmd.Flags().StringVar(&socketDir, "socket-dir", "", "Directory for the sockets NAME.sock.")
+	cmd.Flags().StringVar(&s.keysDir, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
+	cmd.Flags().StringVar(&s.socketDir, "socket-dir", "", "Directory for the sockets NAME.sock.")
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) { _ = cmd.MarkFlagRequired(flag.Name) })
 	return cmd
 }

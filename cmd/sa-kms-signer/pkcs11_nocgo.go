@@ -6,11 +6,12 @@
 package main
 
 import (
+	"crypto"
 	"errors"
 
 	"go.step.sm/crypto/kms/uri"
 )
 
-func newPKCS11(*uri.URI) (backend, error) {
+func openPKCS11(*uri.URI, string) (crypto.Signer, error) {
 	return nil, errors.New("this sa-kms-signer was built without cgo, which PKCS#11 needs")
 }

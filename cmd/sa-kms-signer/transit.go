@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path"
 	"strconv"
@@ -27,6 +28,7 @@ type transit struct {
 	client              *api.Client
 	mount, key, version string
 	tokenFile           string
+	public              crypto.PublicKey
 }
 
 var transitAttributes = []string{
@@ -35,7 +37,7 @@ var transitAttributes = []string{
 	"address, an https URL (http on 127.0.0.1 alone)", "token-source, the path of a file with a token",
 }
 
-func newTransit(u *uri.URI) (backend, error) {
+func openTransit(u *uri.URI, _ string) (crypto.Signer, error) {
 	address := u.Get("address")
 	if !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://127.0.0.1:") {
 		return nil, errors.New("want " + transitAttributes[3])
@@ -50,10 +52,12 @@ func newTransit(u *uri.URI) (backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address: %w", err)
 	}
-	return &transit{
+	t := &transit{
 		client: client.WithNamespace(u.Get("namespace")), tokenFile: u.Get("token-source"),
 		mount: u.Get("mount"), key: u.Get("key"), version: u.Get("version"),
-	}, nil
+	}
+	t.public, err = t.find()
+	return t, err
 }
 
 // call makes one request. Errors name the path, the status and the server's words.
@@ -62,14 +66,13 @@ func (t *transit) call(operation string, data map[string]any) (map[string]any, e
 	if err != nil {
 		return nil, fmt.Errorf("token-source: %w", err)
 	}
-	client := t.client.WithNamespace(t.client.Namespace()) // a copy, for its token
-	client.SetToken(string(bytes.TrimSpace(token)))
+	t.client.SetToken(string(bytes.TrimSpace(token)))
 	where := path.Join(t.mount, operation)
 	var answer *api.Secret
 	if data == nil {
-		answer, err = client.Logical().ReadWithContext(context.Background(), where)
+		answer, err = t.client.Logical().ReadWithContext(context.Background(), where)
 	} else {
-		answer, err = client.Logical().WriteWithContext(context.Background(), where, data)
+		answer, err = t.client.Logical().WriteWithContext(context.Background(), where, data)
 	}
 	refused, _ := errors.AsType[*api.ResponseError](err)
 	switch {
@@ -105,8 +108,12 @@ func (t *transit) find() (crypto.PublicKey, error) {
 	return x509.ParsePKIXPublicKey(block.Bytes)
 }
 
-func (t *transit) sign(digest []byte, hash crypto.Hash) ([]byte, error) {
-	data, err := t.call("sign/"+t.key+"/sha2-"+strconv.Itoa(8*hash.Size()), map[string]any{
+// Public implements crypto.Signer.
+func (t *transit) Public() crypto.PublicKey { return t.public }
+
+// Sign implements crypto.Signer.
+func (t *transit) Sign(_ io.Reader, digest []byte, _ crypto.SignerOpts) ([]byte, error) {
+	data, err := t.call("sign/"+t.key+"/sha2-"+strconv.Itoa(8*len(digest)), map[string]any{
 		"input": base64.StdEncoding.EncodeToString(digest), "prehashed": true, "key_version": t.version, "signature_algorithm": "pkcs1v15",
 	})
 	if err != nil {
@@ -115,5 +122,3 @@ func (t *transit) sign(digest []byte, hash crypto.Hash) ([]byte, error) {
 	text, _ := data["signature"].(string) // vault:v1:BASE64
 	return base64.StdEncoding.DecodeString(text[strings.LastIndexByte(text, ':')+1:])
 }
-
-func (t *transit) close() { t.client.CloneConfig().HttpClient.CloseIdleConnections() }

@@ -27,8 +27,6 @@ const (
 	// probeAudience is used for nothing else, so a leaked probe opens nothing.
 	probeAudience = "sa-controller-manager/key-probe"
 	probeLifetime = 2 * time.Minute
-
-	discoveryPath = "/.well-known/openid-configuration"
 )
 
 // refusal is the error of a token that kube-apiserver has refused.
@@ -136,29 +134,38 @@ func (a *Prober) anyAccount() (*corev1.ServiceAccount, error) {
 		return account, nil
 	}
 	accounts, err := a.accounts.List(labels.Everything())
+	i := slices.IndexFunc(accounts, func(account *corev1.ServiceAccount) bool { return account.DeletionTimestamp == nil })
+	if i < 0 {
+		return nil, cmp.Or(err, errors.New("there is no service account yet to prove it with"))
+	}
+	return accounts[i], nil
+}
+
+// PublishedKeys reads the keys that a kube-apiserver publishes. get asks it for a path.
+func PublishedKeys(ctx context.Context, get func(ctx context.Context, path string) ([]byte, error)) ([]signing.PublicKey, error) {
+	var keys []signing.PublicKey
+	document, err := get(ctx, signing.JWKSPath)
+	if err == nil {
+		keys, err = signing.ParseJWKS(document)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("list cached service accounts: %w", err)
+		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
 	}
-	for _, account := range accounts {
-		if account.DeletionTimestamp == nil {
-			return account, nil
-		}
-	}
-	return nil, errors.New("there is no service account yet to prove it with")
+	return keys, nil
 }
 
 // LookUpIssuer returns the issuer that kube-apiserver expects in bound tokens (OpenID
 // Connect Discovery 1.0, section 3: the document's member issuer).
 func LookUpIssuer(ctx context.Context, client kubernetes.Interface) (string, error) {
-	body, err := apiservers.Getter(client)(ctx, discoveryPath)
+	body, err := apiservers.Getter(client)(ctx, signing.DiscoveryPath)
 	if err != nil {
-		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", discoveryPath, err)
+		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", signing.DiscoveryPath, err)
 	}
 	var document struct {
 		Issuer string `json:"issuer"`
 	}
 	if err := json.Unmarshal(body, &document); err != nil || document.Issuer == "" {
-		return "", fmt.Errorf("look up the issuer at %s: the document names none (set --service-account-issuer)", discoveryPath)
+		return "", fmt.Errorf("look up the issuer at %s: the document names none (set --service-account-issuer)", signing.DiscoveryPath)
 	}
 	return document.Issuer, nil
 }

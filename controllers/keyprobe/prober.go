@@ -39,8 +39,6 @@ import (
 )
 
 const (
-	queueName = "key_probe"
-
 	maxBackoff = 30 * time.Second
 
 	// provePeriod is how often the active key is proved again. A kube-apiserver that is restarted with
@@ -87,7 +85,7 @@ type Prober struct {
 	Config
 	accounts corev1listers.ServiceAccountLister
 	loop     *reconcile.Runner[string]
-	status   atomic.Pointer[string]
+	problem  atomic.Pointer[string] // why the active key is not proven, as the end of Status
 	answer   atomic.Pointer[answer] // the last one about a key that signs
 
 	// Only the worker of the loop uses the fields below.
@@ -112,7 +110,7 @@ const activeKey = "active"
 // New returns a Prober that does not run yet.
 func New(config Config) *Prober {
 	a := &Prober{Config: config}
-	a.loop = reconcile.New(reconcile.Config[string]{Name: queueName, Workers: 1, Sync: a.sync, Metrics: config.Loops})
+	a.loop = reconcile.New(reconcile.Config[string]{Name: "key_probe", Workers: 1, Sync: a.sync, Metrics: config.Loops})
 	a.answer.Store(&answer{})
 	a.accounts, _ = config.Informers.Accounts()
 	a.show("")
@@ -132,7 +130,12 @@ func (a *Prober) RingChanged(context.Context) {
 func (a *Prober) Reconnected() { a.loop.AddIfRunning(activeKey) }
 
 // Status names the key that signs and says what is not proven.
-func (a *Prober) Status() string { return *a.status.Load() }
+func (a *Prober) Status() string {
+	if id := a.Ring.Ring().ActiveID(); id != "" {
+		return "key " + id + " signs" + *a.problem.Load()
+	}
+	return "no key signs"
+}
 
 // Confirmed reports whether kube-apiserver has accepted this key last.
 func (a *Prober) Confirmed(keyID string) bool {
@@ -249,13 +252,8 @@ func (a *Prober) report(ctx context.Context, key *signing.PrivateKey, err error)
 	}
 }
 
-// show sets what Status returns: the key that signs, and what is wrong with it.
+// show sets what is wrong with the key that signs.
 func (a *Prober) show(problem string) {
-	status := "no key signs"
-	if id := a.Ring.Ring().ActiveID(); id != "" {
-		status = "key " + id + " signs"
-	}
-	status += problem
-	a.status.Store(&status)
+	a.problem.Store(&problem)
 	a.Metrics.keys(a.Ring.Ring())
 }

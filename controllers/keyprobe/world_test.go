@@ -184,7 +184,7 @@ func (s *apiserver) RoundTrip(request *http.Request) (*http.Response, error) {
 	discover := s.discover
 	s.mu.Unlock()
 	response := httptest.NewRecorder()
-	if request.Method != http.MethodGet || request.URL.Path != discoveryPath {
+	if request.Method != http.MethodGet || request.URL.Path != signing.DiscoveryPath {
 		return nil, fmt.Errorf("unexpected request %s %s", request.Method, request.URL.Path)
 	}
 	discover(response, request)

@@ -6,32 +6,22 @@ package keypublisher
 import "k8s.io/component-base/metrics"
 
 // Metrics show for each directory whether it has the keys.
-type Metrics struct {
-	drift       *metrics.GaugeVec
-	lastSuccess *metrics.GaugeVec
-}
+type Metrics struct{ drift *metrics.GaugeVec }
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{
-		drift: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "sacm_published_keys_drift",
-			Help: "1 while a directory of --publish-keys does not hold the keys of the ring, or cannot be read, else 0.",
-		}, []string{"destination"}),
-		lastSuccess: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "sacm_published_keys_last_success_timestamp_seconds",
-			Help: "When a directory of --publish-keys held the keys of the ring last, in seconds since 1970.",
-		}, []string{"destination"}),
-	}
-	mustRegister(m.drift, m.lastSuccess)
+	m := &Metrics{metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "sacm_published_keys_drift",
+		Help: "1 while a directory of --publish-keys does not hold the keys of the ring, or cannot be read, else 0.",
+	}, []string{"destination"})}
+	mustRegister(m.drift)
 	return m
 }
 
 func (m *Metrics) passed(destination string, err error) {
+	drift := 0.0
 	if err != nil {
-		m.drift.WithLabelValues(destination).Set(1)
-		return
+		drift = 1
 	}
-	m.drift.WithLabelValues(destination).Set(0)
-	m.lastSuccess.WithLabelValues(destination).SetToCurrentTime()
+	m.drift.WithLabelValues(destination).Set(drift)
 }

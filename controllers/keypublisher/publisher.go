@@ -21,11 +21,8 @@ import (
 	"sa-controller-manager/signing/publish"
 )
 
-const (
-	queueName = "key_publisher"
-	// resync is how often documents are read although the ring has not changed.
-	resync = 5 * time.Minute
-)
+// resync is how often documents are read although the ring has not changed.
+const resync = 5 * time.Minute
 
 // Config is what a Publisher needs. Clock may be nil.
 type Config struct {
@@ -34,7 +31,7 @@ type Config struct {
 	Ring        *signing.Keyring
 	Metrics     *Metrics
 	Loops       *reconcile.Metrics
-	// Passed, if not nil, is called after each pass. It must not block.
+	// Passed is called after each pass. It must not block.
 	Passed func()
 	Clock  clock.WithTicker
 }
@@ -45,15 +42,20 @@ type Publisher struct {
 	loop *reconcile.Runner[publish.Directory]
 
 	mu     sync.Mutex
-	failed map[publish.Directory]error // of directories that do not hold the keys
-	holds  map[publish.Directory]*signing.Ring
+	passes map[publish.Directory]pass // the last ones
+}
+
+// pass is the outcome of a pass: the ring that a directory holds, or why it does not.
+type pass struct {
+	ring *signing.Ring
+	err  error
 }
 
 // New returns a Publisher that does not run yet.
 func New(config Config) *Publisher {
-	p := &Publisher{Config: config, failed: map[publish.Directory]error{}, holds: map[publish.Directory]*signing.Ring{}}
+	p := &Publisher{Config: config, passes: map[publish.Directory]pass{}}
 	p.loop = reconcile.New(reconcile.Config[publish.Directory]{
-		Name: queueName, Workers: 1, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock,
+		Name: "key_publisher", Workers: 1, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock,
 	})
 	return p
 }
@@ -81,7 +83,11 @@ func (p *Publisher) sync(ctx context.Context, to publish.Directory) error {
 		klog.FromContext(ctx).Info("Published the keys",
 			"destination", to.String(), "documents", wrote, "signs", ring.ActiveID())
 	}
-	p.show(to, ring, err)
+	p.Metrics.passed(to.String(), err)
+	p.mu.Lock()
+	p.passes[to] = pass{ring, err}
+	p.mu.Unlock()
+	p.Passed()
 	if err != nil {
 		return fmt.Errorf("publish the keys at %s: %w", to, err)
 	}
@@ -89,24 +95,12 @@ func (p *Publisher) sync(ctx context.Context, to publish.Directory) error {
 	return nil
 }
 
-func (p *Publisher) show(to publish.Directory, ring *signing.Ring, err error) {
-	p.Metrics.passed(to.String(), err)
-	p.mu.Lock()
-	if p.failed[to], p.holds[to] = err, ring; err != nil {
-		p.holds[to] = nil
-	}
-	p.mu.Unlock()
-	if p.Passed != nil {
-		p.Passed()
-	}
-}
-
 // Shows reports whether every directory holds a key.
 func (p *Publisher) Shows(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, to := range p.Directories {
-		if p.holds[to] == nil || p.holds[to].Role(id) == "" {
+		if pass := p.passes[to]; pass.ring == nil || pass.err != nil || pass.ring.Role(id) == "" {
 			return false
 		}
 	}
@@ -119,7 +113,7 @@ func (p *Publisher) Status() string {
 	defer p.mu.Unlock()
 	var failed []string
 	for _, to := range p.Directories {
-		if err := p.failed[to]; err != nil {
+		if err := p.passes[to].err; err != nil {
 			failed = append(failed, fmt.Sprintf("%s: %v", to, err))
 		}
 	}

@@ -4,10 +4,12 @@
 package rootca
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -171,8 +173,8 @@ func (c *BundleController) publish(ctx context.Context) error {
 	}
 	c.report(ctx, decided)
 	next := resyncInterval
-	for _, p := range decided.state.previous {
-		next = min(next, p.until.Sub(now))
+	if len(decided.state.previous) > 0 {
+		next = min(next, decided.state.until.Sub(now))
 	}
 	c.queue.AddAfter(StateName, next)
 	return err
@@ -198,8 +200,9 @@ func (c *BundleController) decide(now time.Time) (*decision, error) {
 
 // write updates the Secret if it does not hold the known state.
 func (c *BundleController) write(ctx context.Context, object *corev1.Secret) error {
-	next := c.known.encodeInto(object)
-	if next == nil {
+	next := object.DeepCopy()
+	next.Data = c.known.encode()
+	if maps.EqualFunc(object.Data, next.Data, bytes.Equal) {
 		return nil
 	}
 	_, err := c.Client.CoreV1().Secrets(StateNamespace).Update(ctx, next, metav1.UpdateOptions{FieldManager: meta.FieldManager})

@@ -56,6 +56,30 @@ func TestAChangeOfTheRootCA(t *testing.T) {
 	})
 }
 
+// TestTwoChangesInOneOverlap: there is one end, which a restart and another leader keep, and which the Event names for all.
+func TestTwoChangesInOneOverlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "ABC")
+		first := c.overlapping()
+		time.Sleep(40 * time.Minute)
+		first.offer("C")
+		testutil.Check(t, "published after the second change", "CBA", first.published())
+		testutil.Check(t, "state after the second change", "C BA@1h40m0s", c.stored())
+		testutil.Check(t, "Event", "process: Normal RootCAOverlapBegan: the root CA has changed; the previous one (B, A) is published "+
+			"beside it until "+c.began.Add(100*time.Minute).UTC().Format(time.RFC3339), c.recorded()[1])
+		first.stop()
+		time.Sleep(50 * time.Minute)
+		second := c.start("C", time.Hour)
+		testutil.Check(t, "published by the next leader", "CBA", second.published())
+		testutil.Check(t, "state of the next leader", "C BA@1h40m0s", c.stored())
+		time.Sleep(10*time.Minute - time.Second)
+		testutil.Check(t, "published until the end", "CBA", second.published())
+		time.Sleep(time.Second)
+		testutil.Check(t, "published after the end", "C", second.published())
+	})
+}
+
 // What is in memory counts while the process runs, whatever happens to the state.
 func TestTheStateIsHealedFromMemory(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@
 // Publisher writes the bundle into ConfigMap kube-root-ca.crt of every Active namespace, and a
 // TrustBundlePublisher into the ClusterTrustBundle of kube-apiserver. All three run on the leader only.
 //
-// The previous certificates and the ends of their overlaps are kept in a Secret in kube-system, the
+// The previous certificates and the end of their overlap are kept in a Secret in kube-system, the
 // state. They are never read back from kube-root-ca.crt, which every editor of a namespace can
 // write. No bundle is ever empty or invalid. Nothing is replaced before the state was read; while it cannot be, only
 // new namespaces get the file.

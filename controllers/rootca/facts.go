@@ -24,11 +24,14 @@ import (
 const (
 	seeLeader = "see the log of the leader, which kubectl get leases -A{flags} names"
 	configMap = "ConfigMap " + informers.RootCAName
+
+	// NoRootCA is the code of the finding that a namespace has no root CA.
+	NoRootCA = "no-root-ca"
 )
 
 var (
 	missing = check.Fact{
-		Code: "no-root-ca", Message: "namespaces without a root CA in the " + configMap, Cost: "Pods do not start there",
+		Code: NoRootCA, Message: "namespaces without a root CA in the " + configMap, Cost: "Pods do not start there",
 		Remedy: "the publisher, here or in kube-controller-manager, creates it within seconds: " + seeLeader,
 	}
 	differs = check.Fact{

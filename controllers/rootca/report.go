@@ -8,11 +8,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
@@ -27,11 +25,12 @@ const shownFingerprints = 8
 // report logs and records as Events which overlaps begin and end with a decision.
 func (c *BundleController) report(ctx context.Context, decided *decision) {
 	logger := klog.FromContext(ctx)
-	if began := fingerprints(decided.began); began != "" {
-		until := decided.state.previous[0].until.Format(time.RFC3339) // those that begin now end last
-		logger.Info("Root CA changed, publishing the previous one beside it", "previous", began, "until", until)
+	if len(decided.began) > 0 {
+		previous := fingerprints(decided.state.previous) // all of them, because the end of earlier ones has moved
+		until := decided.state.until.Format(time.RFC3339)
+		logger.Info("Root CA changed, publishing the previous one beside it", "previous", previous, "until", until)
 		c.Recorder.Normal(c.Process, "RootCAOverlapBegan",
-			fmt.Sprintf("the root CA has changed; the previous one (%s) is published beside it until %s", began, until))
+			fmt.Sprintf("the root CA has changed; the previous one (%s) is published beside it until %s", previous, until))
 	}
 	if returned := fingerprints(decided.returned); returned != "" {
 		logger.Info("Root CA file is an earlier one", "certificates", returned)
@@ -70,19 +69,4 @@ func fingerprints(certificates []*x509.Certificate) string {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(all, ", ")
-}
-
-// Replaces returns which certificates a process with this file would add to a published bundle, and
-// which it would remove, without those that are in overlap by the state. object may be empty.
-func Replaces(file, published *Bundle, object *corev1.Secret, now time.Time) (adds, drops string, err error) {
-	known, _, err := decode(object, now, 0)
-	if err != nil {
-		return "", "", err
-	}
-	isPublished := func(c *x509.Certificate) bool { return contains(published.certificates, c) }
-	adds = fingerprints(slices.DeleteFunc(slices.Clone(file.certificates), isPublished))
-	drops = fingerprints(slices.DeleteFunc(slices.Clone(published.certificates), func(c *x509.Certificate) bool {
-		return contains(file.certificates, c) || known.overlaps(c)
-	}))
-	return adds, drops, nil
 }

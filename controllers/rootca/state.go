@@ -5,58 +5,144 @@ package rootca
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
+
 	"sa-controller-manager/internal/pki"
+	"sa-controller-manager/internal/stateobject"
 )
 
-// state is what a process needs after a restart to publish the right bundle. It is immutable.
+// The state is a Secret, because a user who may write Secrets of kube-system already controls the
+// cluster: a certificate that is written into the state while no process leads is published
+// everywhere as a previous root CA. The manifests of the permissions create the Secret, because
+// RBAC cannot restrict create to a name.
+const (
+	StateNamespace = metav1.NamespaceSystem
+	StateName      = "sa-controller-manager-root-ca" // in manifests/permissions, too
+)
+
+// The keys of the state.
+const (
+	keyCurrent  = "current.crt"
+	keyPrevious = "previous.crt"
+	keyUntil    = "until" // RFC 3339
+)
+
+// maxUnion is the largest bundle in bytes, that of the file with those in overlap. The rest of the 1 MiB that
+// the API allows is for the other fields of the object.
+const maxUnion = 768 << 10
+
+// state is what is published, and until when. It is immutable.
 type state struct {
 	// file is the one that was published last; nil if there was none.
 	file *Bundle
-	// previous are certificates that it held before; the overlap of the first ends last.
-	previous []previousCert
+	// previous are the certificates in overlap: earlier files held them. They are published behind the file.
+	previous []*x509.Certificate
+	// until is the end of the overlap, in whole seconds, UTC. It has no meaning without previous.
+	until time.Time
 }
 
-// previousCert is a certificate in overlap.
-type previousCert struct {
-	certificate *x509.Certificate
-	until       time.Time // in whole seconds, UTC
-}
-
-// current returns the certificates of the file.
-func (s state) current() []*x509.Certificate {
-	if s.file == nil {
-		return nil
+// decode returns the readable part of the state's Secret, which comes empty, and describes the damage.
+// An overlap whose end cannot be read is kept as long as one that begins now.
+func decode(object *corev1.Secret, now time.Time, overlap time.Duration) (s state, damage string, err error) {
+	if len(object.Data) == 0 {
+		return state{}, "", nil
 	}
-	return s.file.certificates
-}
-
-// overlaps reports whether the certificate is in overlap.
-func (s state) overlaps(certificate *x509.Certificate) bool {
-	return slices.ContainsFunc(s.previous, func(p previousCert) bool { return p.certificate.Equal(certificate) })
-}
-
-// union returns the bundle of the file and of all that is in overlap.
-func (s state) union() *Bundle {
-	var previous []*x509.Certificate
-	for _, p := range s.previous {
-		previous = append(previous, p.certificate)
+	fields, err := stateobject.Read(object.Data)
+	if err != nil {
+		return state{}, "", fmt.Errorf("use secret %s/%s: %w: run the newer version, or empty the Secret to drop the overlapping certificates",
+			StateNamespace, StateName, err)
 	}
-	return s.file.with(previous)
+	if s.file, err = ParseBundle(fields.Get(keyCurrent)); err != nil {
+		fields.Damaged(keyCurrent, err)
+	}
+	previous := fields.Get(keyPrevious)
+	if len(previous) == 0 {
+		return s, fields.Damage(), nil
+	}
+	if s.previous, err = cert.ParseCertsPEM(previous); err != nil {
+		fields.Damaged(keyPrevious, errors.New("holds no certificate"))
+	}
+	until, err := time.Parse(time.RFC3339, string(fields.Get(keyUntil)))
+	if err != nil {
+		fields.Damaged(keyUntil, errors.New("is no time"))
+		until = now.Add(overlap)
+	}
+	s.until = ceil(until)
+	return s, fields.Damage(), nil
 }
 
-// sort makes the order, and so the bytes of a union, depend only on the content.
-func (s state) sort() {
-	slices.SortFunc(s.previous, func(a, b previousCert) int {
-		return cmp.Or(b.until.Compare(a.until), bytes.Compare(a.certificate.Raw, b.certificate.Raw))
-	})
+// encode returns the data that decode reads.
+func (s state) encode() map[string][]byte {
+	data := map[string][]byte{}
+	if s.file != nil {
+		data[keyCurrent] = s.file.pem
+	}
+	if len(s.previous) > 0 {
+		data[keyPrevious] = encodePEM(s.previous...)
+		data[keyUntil] = []byte(s.until.Format(time.RFC3339))
+	}
+	return stateobject.Stamp(data)
 }
+
+// decision is the result of plan.
+type decision struct {
+	published *Bundle
+	state     state
+
+	// To be reported: certificates whose overlap begins or ends, and those in overlap that the file
+	// holds again.
+	began, ended, returned []*x509.Certificate
+}
+
+// plan decides which bundle is published: the file and, behind it, the certificates in overlap. known is
+// the last state, or zero. Certificates of its file that are not in this one begin an overlap, or join the one that
+// is there, which then ends overlap from now. Otherwise the end does not move, but it is not later than overlap from
+// now, so that neither an edited state nor a clock that jumped keeps a previous CA for longer. With an
+// overlap of 0 only the file is published.
+func plan(file *Bundle, known state, now time.Time, overlap time.Duration) *decision {
+	d := &decision{state: state{file: file, until: known.until}}
+	latest := ceil(now.Add(overlap))
+	if known.until.After(latest) {
+		d.state.until = latest
+	}
+	over := !known.until.After(now)
+	var current []*x509.Certificate
+	if known.file != nil {
+		current = known.file.certificates
+	}
+	for _, certificate := range slices.Concat(current, known.previous) {
+		old := contains(known.previous, certificate)
+		switch {
+		case contains(file.certificates, certificate):
+			if !contains(current, certificate) {
+				d.returned = append(d.returned, certificate)
+			}
+		case contains(d.state.previous, certificate), contains(d.ended, certificate):
+		case overlap <= 0, old && over:
+			d.ended = append(d.ended, certificate)
+		default:
+			d.state.previous = append(d.state.previous, certificate)
+			if !old {
+				d.began, d.state.until = append(d.began, certificate), latest
+			}
+		}
+	}
+	d.published = file.with(d.state.previous)
+	return d
+}
+
+// ceil rounds t up to a whole second.
+func ceil(t time.Time) time.Time { return t.UTC().Add(time.Second - 1).Truncate(time.Second) }
 
 func contains(certificates []*x509.Certificate, wanted *x509.Certificate) bool {
 	return slices.ContainsFunc(certificates, wanted.Equal)

@@ -24,7 +24,6 @@ import (
 	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
@@ -43,8 +42,7 @@ const (
 
 type trustBundle = certificatesv1.ClusterTrustBundle
 
-// retryInterval is how often kube-apiserver is asked whether it serves the API, and how often a bundle is
-// created that another client has deleted.
+// retryInterval is how often kube-apiserver is asked whether it serves the API.
 const retryInterval = time.Minute
 
 // SelectServingSigner makes a list select the bundles of ServingSigner.
@@ -59,10 +57,6 @@ type TrustBundlePublisher struct {
 
 	queue   *reconcile.Runner[string]
 	problem atomic.Pointer[string]
-	// lost is set when another client deletes the bundle. If that happens again within retryInterval, a second
-	// publisher runs, and recreate delays the next creation.
-	lost     atomic.Bool
-	recreate *reconcile.Damping[string] // by name
 
 	// Only the one worker of the queue uses these.
 	bundles cache.Store
@@ -71,9 +65,7 @@ type TrustBundlePublisher struct {
 
 // NewTrustBundlePublisher builds a TrustBundlePublisher that does not run yet. Informers and Clock are not used.
 func NewTrustBundlePublisher(config PublisherConfig) *TrustBundlePublisher {
-	p := &TrustBundlePublisher{
-		PublisherConfig: config, recreate: reconcile.NewDamping[string](retryInterval, retryInterval, clock.RealClock{}),
-	}
+	p := &TrustBundlePublisher{PublisherConfig: config}
 	p.queue = reconcile.New(reconcile.Config[string]{Name: trustBundleQueue, Workers: 1, Metrics: config.Loops, Sync: p.sync})
 	config.Source.Register(trustBundles, Writer{Changed: func() { p.queue.AddIfRunning(ServingSigner) }})
 	return p
@@ -95,16 +87,15 @@ func (p *TrustBundlePublisher) Run(ctx context.Context) error {
 	return p.queue.RunWatching(ctx, ServingSigner, reconcile.Watch{Informer: informer, Observe: p.observe})
 }
 
-// observe notes that another client has deleted the bundle: this program deletes only others.
+// observe counts that another client has deleted the bundle: this program deletes only others.
 func (p *TrustBundlePublisher) observe(obj any, deleted bool) {
 	bundle, _ := p.Source.Current()
 	if one, ok := obj.(*trustBundle); ok && deleted && bundle != nil && one.Name == trustBundleName(bundle.hash) {
 		p.Metrics.Replaced(trustBundles)
-		p.lost.Store(true)
 	}
 }
 
-// Check returns an error while a second publisher deletes the bundle, which is then created once a minute.
+// Check returns an error while a second publisher deletes the bundle.
 func (p *TrustBundlePublisher) Check() (detail string, err error) {
 	if problem := p.problem.Load(); problem != nil {
 		err = errors.New(*problem)
@@ -136,14 +127,11 @@ func (p *TrustBundlePublisher) sync(ctx context.Context, _ string) error {
 
 func (p *TrustBundlePublisher) publish(ctx context.Context, name string, bundle *Bundle) error {
 	api, now := p.Client.CertificatesV1().ClusterTrustBundles(), time.Now()
+	object := cache.NewObjectName("", name)
 	found, previous := p.find(name)
 	switch {
-	case found == nil && p.lost.Load() && p.recreate.Delay(name) > 0:
-		problem := "another client keeps deleting the ClusterTrustBundle " + name + ", which is created again once a minute: if that is " +
-			"kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
-		p.problem.Store(&problem)
-		p.Recorder.Warn(trustBundleReference(name), "SecondTrustBundlePublisher", problem)
-		p.queue.AddAfter(ServingSigner, p.recreate.Delay(name))
+	case found == nil && p.Source.Delay(trustBundles, object) > 0:
+		p.queue.AddAfter(ServingSigner, p.Source.Delay(trustBundles, object))
 		return nil
 	case found == nil:
 		if err := p.delete(ctx, previous[:max(len(previous)-1, 0)]); err != nil {
@@ -156,8 +144,11 @@ func (p *TrustBundlePublisher) publish(ctx context.Context, name string, bundle 
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: ServingSigner, TrustBundle: string(bundle.pem)},
 		}, metav1.CreateOptions{FieldManager: meta.FieldManager})
-		if err == nil && p.lost.Load() {
-			p.recreate.Wrote(name)
+		if err == nil && p.Source.Wrote(trustBundles, object) {
+			problem := "another client keeps deleting the ClusterTrustBundle " + name + ", which is created again less and less often, up to " +
+				"once a minute: if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
+			p.problem.Store(&problem)
+			p.Recorder.Warn(trustBundleReference(name), "SecondTrustBundlePublisher", problem)
 		}
 		return err
 	case found.Spec.TrustBundle != string(bundle.pem):
@@ -170,7 +161,6 @@ func (p *TrustBundlePublisher) publish(ctx context.Context, name string, bundle 
 		p.queue.AddAfter(ServingSigner, createdCheck-now.Sub(p.created))
 		return nil
 	}
-	p.lost.Store(false)
 	p.problem.Store(nil)
 	return p.delete(ctx, previous)
 }

@@ -261,18 +261,22 @@ func TestSecondTrustBundlePublisher(t *testing.T) {
 		testutil.Check(t, "requests while both agree", []string(nil), w.requests())
 
 		w.Source.Set(a.bundle(t, "BA"))
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		testutil.Check(t, "requests at first", []string{"create BA", "create BA"}, w.requests())
+		_, err := w.Check()
+		testutil.Must(t, err) // to delete it once is anybody's right
+		time.Sleep(time.Minute)
+		testutil.Check(t, "requests in a minute: after 3, 7, 15 and 31 seconds", slices.Repeat([]string{"create BA"}, 4), w.requests())
 		const attempts = 60
 		time.Sleep(time.Hour)
 		testutil.Check(t, "requests in an hour", slices.Repeat([]string{"create BA"}, attempts), w.requests())
 		w.checkCounts()
-		_, err := w.Check()
-		const problem = "another client keeps deleting the ClusterTrustBundle BA, which is created again once a minute: " +
-			"if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
+		_, err = w.Check()
+		const problem = "another client keeps deleting the ClusterTrustBundle BA, which is created again less and less often, " +
+			"up to once a minute: if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
 		testutil.Check(t, "readiness", problem, w.named(fmt.Sprint(err)))
 		testutil.Check(t, "Events", []string{"BA: Warning SecondTrustBundlePublisher: " + problem}, slices.Compact(w.events()))
-		testutil.Check(t, "replaced", map[string]float64{"clustertrustbundles": attempts + 2},
+		testutil.Check(t, "replaced", map[string]float64{"clustertrustbundles": attempts + 6},
 			w.Series(t, "sacm_root_ca_replaced_by_others_total"))
 
 		kcm.Store(false) // a takeover

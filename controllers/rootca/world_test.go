@@ -4,7 +4,6 @@
 package rootca
 
 import (
-	"bytes"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -83,48 +82,31 @@ func (a authorities) read(text []byte) string {
 	return a.word(certificates)
 }
 
-// state reads "B A@20m C@30m": the current certificates, and previous with the time from now at
-// which they end.
+// state reads "B AC@20m": the current certificates, and those in overlap with the time from now at which it ends.
 func (a authorities) state(t testing.TB, text string, now time.Time) state {
 	t.Helper()
 	var s state
-	for i, field := range strings.Fields(text) {
-		if i == 0 {
-			if field != "-" {
-				s.file = a.bundle(t, field)
-			}
-			continue
-		}
-		name, after, _ := strings.Cut(field, "@")
+	file, overlap, _ := strings.Cut(text, " ")
+	if file != "-" {
+		s.file = a.bundle(t, file)
+	}
+	if names, after, found := strings.Cut(overlap, "@"); found {
 		d, err := time.ParseDuration(after)
 		testutil.Must(t, err)
-		s.previous = append(s.previous, previousCert{a.certificates(name)[0], now.Add(d)})
+		s.previous, s.until = a.certificates(names), now.Add(d)
 	}
 	return s
 }
 
 func (a authorities) describe(s state, now time.Time) string {
-	fields := []string{"-"}
+	text := "-"
 	if s.file != nil {
-		fields[0] = a.word(s.current())
+		text = a.word(s.file.certificates)
 	}
-	for _, f := range s.previous {
-		fields = append(fields, fmt.Sprintf("%s@%v", a.word([]*x509.Certificate{f.certificate}), f.until.Sub(now)))
+	if len(s.previous) > 0 {
+		text += fmt.Sprintf(" %s@%v", a.word(s.previous), s.until.Sub(now))
 	}
-	return strings.Join(fields, " ")
-}
-
-// sortedByDER is the word with its letters in the order of the certificates' bytes.
-func (a authorities) sortedByDER(word string) string {
-	letters := []rune(word)
-	for i := range letters {
-		for j := i + 1; j < len(letters); j++ {
-			if bytes.Compare(a[letters[j]].Raw, a[letters[i]].Raw) < 0 {
-				letters[i], letters[j] = letters[j], letters[i]
-			}
-		}
-	}
-	return string(letters)
+	return text
 }
 
 var errDown = apierrors.NewInternalError(errors.New("down"))
@@ -176,7 +158,6 @@ func (c *cluster) stored() string {
 	if err != nil || damage != "" {
 		return "damaged"
 	}
-	got.sort()
 	return c.describe(got, c.began)
 }
 

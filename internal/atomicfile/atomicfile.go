@@ -17,6 +17,9 @@ import (
 	"path/filepath"
 )
 
+// ErrLocked is the error of Lock for what another process has locked.
+var ErrLocked = errors.New("another process has locked it")
+
 // Write replaces the content of path. An existing file keeps its mode and owner. A new one gets
 // mode and, if root writes it, the owner of its directory, because the process that reads it may run
 // as another user. A symbolic link stays one.

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 func setOwner(temporary *os.File, like fs.FileInfo) error {
@@ -25,6 +27,16 @@ func setOwner(temporary *os.File, like fs.FileInfo) error {
 		return nil
 	}
 	return temporary.Chown(int(owner.Uid), int(owner.Gid))
+}
+
+// Lock keeps other processes from locking a file or directory until this one closes it or ends, also when it is killed.
+// It fails with ErrLocked if another process has locked it.
+func Lock(file *os.File) error {
+	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return ErrLocked
+	}
+	return os.NewSyscallError("lock "+file.Name(), err)
 }
 
 // syncDirectory makes a new or removed name in a directory durable.

@@ -10,24 +10,25 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/options"
 
-	"sa-controller-manager/internal/serving/settings"
 	"sa-controller-manager/internal/testutil"
 )
 
 // keptCert is the certificate in dir, "" if there is none and none can be made.
 func keptCert(t *testing.T, dir string) (string, error) {
 	t.Helper()
-	content, err := certificate("sa-controller-manager", &settings.Port{TLS: settings.TLS{CertDir: dir}})
+	config := defaults(t)
+	config.Serving.ServerCert = options.GeneratableKeyCert{CertDirectory: dir, PairName: "sa-controller-manager"}
+	server, err := New(*config)
 	if err != nil {
 		return "", err
 	}
 	// It ends at once, and with it what it has begun when it was made.
 	ended, end := context.WithCancel(t.Context())
 	end()
-	content.(dynamiccertificates.ControllerRunner).Run(ended, 1)
-	cert, _ := content.CurrentCertKeyContent()
+	testutil.Must(t, server.Run(ended))
+	cert, _ := server.info.Cert.CurrentCertKeyContent()
 	return string(cert), nil
 }
 

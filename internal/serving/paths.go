@@ -15,8 +15,6 @@ import (
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/prometheus/slis"
-
-	"sa-controller-manager/internal/serving/settings"
 )
 
 // newHandler defines all paths: those of KCM, except /debug/flags/v. That one sets the log level,
@@ -40,7 +38,7 @@ func newHandler(config *Config) http.Handler {
 	flagz.Install(mux, config.Name, flagz.NamedFlagSetsReader{FlagSets: config.Flags})
 	statusz.Install(mux, config.Name, statusz.NewRegistry(effectiveVersion(config.Version),
 		statusz.WithListedPaths([]string{"/configz", "/flagz", "/healthz", "/livez", "/metrics", "/metrics/slis", "/readyz", "/statusz"})))
-	installProfiles(&config.Debugging, mux)
+	installProfiles(config, mux)
 	return mux
 }
 
@@ -85,11 +83,11 @@ func effectiveVersion(text string) compatibility.EffectiveVersion {
 }
 
 // installProfiles adds the profiling paths, if they are enabled.
-func installProfiles(o *settings.Debugging, mux *http.ServeMux) {
-	if !o.Profiling {
+func installProfiles(config *Config, mux *http.ServeMux) {
+	if !config.Profiling {
 		return
 	}
-	if o.ContentionProfiling {
+	if config.ContentionProfiling {
 		runtime.SetBlockProfileRate(1)
 	}
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

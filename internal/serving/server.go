@@ -1,23 +1,27 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package serving implements the secure port: health, metrics and debugging paths over HTTPS, for
+// clients that the API server authorizes. Port, certificates, authentication and authorization are
+// those of every Kubernetes component (k8s.io/apiserver/pkg/server/options).
+//
+// New opens the port and reads every file, so that any problem is an error at start-up; it does not
+// need the API server. Certificates and CAs are reloaded while Run serves. No path may reveal a
+// secret: health paths need no permission.
 package serving
 
 import (
-	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-
-	"sa-controller-manager/internal/serving/settings"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/options"
+	cliflag "k8s.io/component-base/cli/flag"
 )
 
 // DrainTimeout limits the wait for requests in progress, which take milliseconds. net/http keeps an idle
@@ -25,152 +29,109 @@ import (
 // replica.
 const DrainTimeout = 100 * time.Millisecond
 
+// Config configures a Server.
+type Config struct {
+	// Name and Version of the program.
+	Name, Version string
+
+	// New changes none of these.
+	Serving        options.SecureServingOptions
+	Authentication options.DelegatingAuthenticationOptions
+	Authorization  options.DelegatingAuthorizationOptions
+	// Profiling serves /debug/pprof/. ContentionProfiling records where goroutines wait for each other, which
+	// costs a little; only with Profiling, as in KCM.
+	Profiling, ContentionProfiling bool
+
+	// Flags are shown on /flagz, and Options on /configz, in JSON.
+	Flags   cliflag.NamedFlagSets
+	Options any
+	// Live answers /livez and /healthz, Ready answers /readyz.
+	Live, Ready []Check
+}
+
 // Server serves health, metrics and debugging paths over HTTPS. It holds its port from New until
 // Run returns.
 type Server struct {
-	// listener is nil if serving is turned off.
-	listener net.Listener
-	http     *http.Server
-	// followers reload files, lookups watch what the API server publishes.
-	followers, lookups []runnable
-	// drainTimeout limits the wait for requests in progress.
-	drainTimeout time.Duration
+	// info is nil if serving is turned off.
+	info    *server.SecureServingInfo
+	handler http.Handler
+	// connected is closed when the API server responds.
+	connected chan struct{}
 }
 
 // New opens the port. With port 0 the server is a no-op.
 func New(config Config) (*Server, error) {
-	if config.Port.SecurePort == 0 {
-		return &Server{}, nil
+	s := &Server{connected: make(chan struct{})}
+	if err := s.listen(&config.Serving); err != nil || s.info == nil {
+		return s, err
 	}
-	listener, err := listen(&config.Port)
+	err := s.secure(&config.Serving)
+	if err == nil {
+		s.handler, err = s.protect(newHandler(&config), &config.Authentication, &config.Authorization)
+	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.info.Listener.Close())
 	}
-	server, err := newServer(listener, &config)
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
-	}
-	return server, nil
-}
-
-func newServer(listener net.Listener, config *Config) (*Server, error) {
-	auth, err := newAuthFilter(config)
-	if err != nil {
-		return nil, err
-	}
-	tls, err := newServingTLS(config, auth.clientCA)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{
-		listener:     listener,
-		http:         newHTTPServer(&config.Port, auth.wrap(newHandler(config))),
-		followers:    append(auth.followers, tls.followers...),
-		lookups:      auth.lookups,
-		drainTimeout: DrainTimeout,
-	}
-	s.http.TLSConfig = tls.config
 	return s, nil
 }
 
 // listen opens the port at once, so that a port in use is an error at start-up that names the flag
 // to change.
-func listen(o *settings.Port) (net.Listener, error) {
-	ln, err := net.Listen("tcp", o.HostPort())
-	if err != nil {
-		return nil, fmt.Errorf("open --secure-port %d on --bind-address %s: %w", o.SecurePort, o.BindAddress, err)
+func (s *Server) listen(o *options.SecureServingOptions) error {
+	port := options.SecureServingOptions{
+		BindAddress: o.BindAddress, BindPort: o.BindPort, Listener: o.Listener,
+		PermitPortSharing: o.PermitPortSharing, PermitAddressSharing: o.PermitAddressSharing,
 	}
-	return ln, nil
-}
-
-// defaultHTTP2Streams is the same as in KCM (k8s.io/apiserver/pkg/server/secure_serving.go): it
-// limits the concurrent requests of a malicious client.
-const defaultHTTP2Streams = 100
-
-// newHTTPServer limits the resources that one client can use.
-func newHTTPServer(o *settings.Port, handler http.Handler) *http.Server {
-	protocols := &http.Protocols{}
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(!o.DisableHTTP2)
-	return &http.Server{
-		Handler:           handler,
-		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(o.HTTP2MaxStreams, defaultHTTP2Streams)},
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		// The longest response is a CPU profile. Package pprof refuses one that would take longer.
-		WriteTimeout:   5 * time.Minute,
-		IdleTimeout:    90 * time.Second,
-		MaxHeaderBytes: 64 << 10,
+	if err := port.ApplyTo(&s.info); err != nil {
+		return fmt.Errorf("open --secure-port %d on --bind-address %s: %w", o.BindPort, o.BindAddress, err)
 	}
-}
-
-// Addr returns the address that the server listens on, or nil if serving is turned off.
-func (s *Server) Addr() net.Addr {
-	if s.listener == nil {
-		return nil
-	}
-	return s.listener.Addr()
-}
-
-// Lookup watches the client CAs that the API server publishes, unless they are given in files,
-// until ctx ends. It must be called once, when the API server responds: before that it would only
-// fill the log.
-func (s *Server) Lookup(ctx context.Context) error {
-	runAll(ctx, s.lookups)
+	o.Listener = port.Listener
 	return nil
 }
 
-// runAll returns when every runnable has returned.
-func runAll(ctx context.Context, followers []runnable) {
-	var running sync.WaitGroup
-	for _, f := range followers {
-		running.Go(func() { f(ctx) })
+// secure reads the certificates, or makes a self-signed one: that of --cert-dir is kept, even if it has expired, as in KCM.
+func (s *Server) secure(o *options.SecureServingOptions) error {
+	pair := &o.ServerCert.CertKey
+	given := fmt.Sprintf("--tls-cert-file %q with --tls-private-key-file %q", pair.CertFile, pair.KeyFile)
+	if pair.CertFile == "" {
+		given = fmt.Sprintf("--cert-dir %q", o.ServerCert.CertDirectory)
 	}
-	running.Wait()
+	err := o.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)})
+	if err == nil && pair.CertFile != "" {
+		_, err = tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile) // the error below could be about other files
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", given, err)
+	}
+	if err := o.ApplyTo(&s.info); err != nil {
+		return fmt.Errorf("--tls-sni-cert-key: %w", err)
+	}
+	return nil
 }
 
-// Run serves until ctx ends, then lets requests in progress finish and returns nil. It must be
+// Lookup begins to look up the client CAs that the API server publishes, unless they are given in files.
+// It must be called once, when the API server responds: before that it would only fill the log.
+func (s *Server) Lookup(context.Context) error {
+	close(s.connected)
+	return nil
+}
+
+// Run serves until ctx ends, and then for DrainTimeout at most until requests in progress have ended. It must be
 // called once, and also frees the port if ctx has ended already.
 func (s *Server) Run(ctx context.Context) error {
-	if s.listener == nil {
+	if s.info == nil {
 		<-ctx.Done()
 		return nil
 	}
-	logger := klog.FromContext(ctx)
-	// Requests in progress outlive ctx, by drainTimeout at most.
-	s.http.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
-	// net/http mostly reports TLS handshakes that a client gave up.
-	s.http.ErrorLog = slog.NewLogLogger(logr.ToSlogHandler(logger), slog.LevelDebug)
-
-	followed, stopFollowing := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { runAll(followed, s.followers) })
-	defer running.Wait()
-	defer stopFollowing()
-
-	stopped := make(chan error, 1)
-	go func() { stopped <- s.http.ServeTLS(s.listener, "", "") }()
-	logger.Info("Serving securely", "address", s.Addr().String())
-
+	// A timeout of its own would be logged as an error at nearly every stop.
+	drained, closed, err := s.info.Serve(s.handler, time.Minute, ctx.Done())
+	if err != nil {
+		return fmt.Errorf("serve on %s: %w", s.info.Listener.Addr(), err)
+	}
+	<-closed
 	select {
-	case err := <-stopped:
-		return fmt.Errorf("serve on %s: %w", s.Addr(), err)
-	case <-ctx.Done():
-	}
-	return s.drain(ctx, stopped)
-}
-
-// drain shuts the server down gracefully, and forcibly after drainTimeout.
-func (s *Server) drain(ctx context.Context, stopped <-chan error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drainTimeout)
-	defer cancel()
-	if err := s.http.Shutdown(ctx); err != nil {
-		klog.FromContext(ctx).V(2).Info("Closing connections that are still open", "reason", err.Error())
-		_ = s.http.Close()
-	}
-	if err := <-stopped; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve on %s: %w", s.Addr(), err)
+	case <-drained:
+	case <-time.After(DrainTimeout):
 	}
 	return nil
 }

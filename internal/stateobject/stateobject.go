@@ -61,12 +61,12 @@ func Read[V Value](data map[string]V) (*Fields[V], error) {
 // Get returns the value under key, empty if there is none.
 func (f *Fields[V]) Get(key string) V { return f.data[key] }
 
-// Between returns, sorted, the part between prefix and suffix of the keys that have both.
-func (f *Fields[V]) Between(prefix, suffix string) []string {
+// After returns, sorted, what follows the prefix in the keys that have it.
+func (f *Fields[V]) After(prefix string) []string {
 	var names []string
 	for _, key := range slices.Sorted(maps.Keys(f.data)) {
-		if rest, ok := strings.CutPrefix(key, prefix); ok && strings.HasSuffix(rest, suffix) {
-			names = append(names, strings.TrimSuffix(rest, suffix))
+		if rest, ok := strings.CutPrefix(key, prefix); ok {
+			names = append(names, rest)
 		}
 	}
 	return names

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sa-controller-manager/internal/atomicfile"
 )
 
 const (
@@ -61,15 +63,14 @@ func takeLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open its lock file: %w", err)
 	}
-	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
+	if err = atomicfile.Lock(file); err == nil {
 		return file, nil
 	}
 	_ = file.Close() // nothing was written
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	if errors.Is(err, atomicfile.ErrLocked) {
 		return nil, errServed
 	}
-	return nil, fmt.Errorf("lock %s: %w", path, err)
+	return nil, err
 }
 
 // bind listens under another name and then renames, so that the socket is never there with a wider

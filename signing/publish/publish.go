@@ -38,7 +38,7 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 	if err != nil {
 		return nil, err
 	}
-	discovery, err := signing.MarshalDiscovery(p.Issuer, "", keys)
+	discovery, err := signing.MarshalDiscovery(p.Issuer, keys)
 	if err != nil {
 		return nil, err
 	}

@@ -136,10 +136,6 @@ func (r *Reader) fetch(ctx context.Context, address string) ([]byte, error) {
 		return nil, fmt.Errorf("the answer is %d %s, want 200", response.StatusCode, http.StatusText(response.StatusCode))
 	}
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
-	if ctx.Err() != nil {
-		// A body that was cut off at the deadline is no answer.
-		return nil, context.Cause(ctx)
-	}
 	if len(content) > maxDocument {
 		return nil, fmt.Errorf("it is larger than %d bytes", maxDocument)
 	}

@@ -62,7 +62,7 @@ func decode(data []byte, sign signing.RemoteSign) (State, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &version); err != nil {
 		return State{}, fmt.Errorf("the key ring is not JSON: %w", err)
 	}
-	if version.SchemaVersion > SchemaVersion {
+	if version.SchemaVersion != SchemaVersion {
 		return State{}, State{SchemaVersion: version.SchemaVersion}.Validate()
 	}
 	var content document

@@ -169,21 +169,16 @@ func (f *File) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.GiveAway(file, f.path); err != nil {
+	if err = atomicfile.GiveAway(file, f.path); err == nil {
+		err = atomicfile.Lock(file)
+	}
+	if errors.Is(err, atomicfile.ErrLocked) {
+		err = fmt.Errorf("key ring %s is being changed by another process: try again when it has ended", f.path)
+	}
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	if err := tryLock(file); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fmt.Errorf("key ring %s is being changed by another process: try again when it has ended", f.path)
-		}
-		return nil, errors.Join(err, file.Close())
-	}
-	return func() {
-		// Closing is not enough: a child that another goroutine is forking has the file open too,
-		// and so the lock, until its exec.
-		_ = unlockFile(file)
-		_ = file.Close()
-	}, nil
+	return func() { _ = file.Close() }, nil
 }
 
 func (f *File) write(state State) error {
@@ -247,8 +242,10 @@ func follows(last *State, next State) error {
 type Store struct {
 	file   *reload.File[State]
 	sign   signing.RemoteSign
-	orders atomic.Pointer[Orders]
-	obeyed chan struct{}
+	orders atomic.Pointer[Orders] // nil before the first call of Obey
+
+	calls   sync.Mutex // held during calls of changed and refused
+	changed func(*signing.Ring)
 }
 
 var _ signing.Store = (*Store)(nil)
@@ -272,18 +269,15 @@ func Open(path string, sign signing.RemoteSign, options reload.Options) (*Store,
 	if err != nil {
 		return nil, withHint(err)
 	}
-	s := &Store{file: file, sign: sign, obeyed: make(chan struct{}, 1)}
-	s.orders.Store(&Orders{})
-	return s, nil
+	return &Store{file: file, sign: sign, changed: func(*signing.Ring) {}}, nil
 }
 
-// Obey changes the ring of Load as other rings want it. It does not block.
+// Obey changes the ring of Load as other rings want it, and returns when Watch has reported it.
 func (s *Store) Obey(orders Orders) {
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	s.orders.Store(&orders)
-	select {
-	case s.obeyed <- struct{}{}:
-	default:
-	}
+	s.changed(s.Load())
 }
 
 // State returns what is in use of the file, whatever other rings want. It does not block.
@@ -293,33 +287,27 @@ func (s *Store) State() State { return s.file.Get() }
 func (s *Store) Read() (State, error) { return At(s.file.Path()).Signing(s.sign).Read() }
 
 // Load implements signing.Store.
-func (s *Store) Load() *signing.Ring { return s.State().Obeying(*s.orders.Load()) }
+func (s *Store) Load() *signing.Ring {
+	if orders := s.orders.Load(); orders != nil {
+		return s.State().Obeying(*orders)
+	}
+	return s.State().Ring()
+}
 
 // Watch implements signing.Store.
 func (s *Store) Watch(ctx context.Context, changed func(*signing.Ring), refused func(error)) {
-	var calls sync.Mutex
-	reload := func(State) {
-		calls.Lock()
-		defer calls.Unlock()
-		changed(s.Load())
+	serially := func(call func()) {
+		s.calls.Lock()
+		defer s.calls.Unlock()
+		call()
 	}
-	var obeying sync.WaitGroup
-	defer obeying.Wait()
-	obeying.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-s.obeyed:
-				reload(State{})
-			}
+	serially(func() {
+		if s.changed = changed; s.orders.Load() != nil { // Obey came first
+			changed(s.Load())
 		}
 	})
-	s.file.Watch(ctx, reload, func(err error) {
-		calls.Lock()
-		defer calls.Unlock()
-		refused(err)
-	})
+	defer serially(func() { s.changed = func(*signing.Ring) {} })
+	s.file.Watch(ctx, func(State) { serially(func() { changed(s.Load()) }) }, func(err error) { serially(func() { refused(err) }) })
 }
 
 // Status implements signing.Store.

@@ -401,7 +401,7 @@ func publish(key *signing.PrivateKey) transition {
 
 func rotate(s State) (State, error) { return Rotate(s, nil, epoch.Add(time.Hour)) }
 
-func rollback(s State) (State, error) { return Rollback(s, nil, epoch.Add(3*time.Hour)) }
+func rollback(s State) (State, error) { return Rollback(s, epoch.Add(3*time.Hour)) }
 
 func pruneOf(id string) transition {
 	return func(s State) (State, error) { return Prune(s, id, Usage{}, epoch.Add(1000*time.Hour), policy) }
@@ -409,8 +409,7 @@ func pruneOf(id string) transition {
 
 func revokeOf(id string) transition {
 	return func(s State) (State, error) {
-		gone, _ := s.Revocation(id)
-		return Revoke(s, []Removed{gone}, nil, nil, epoch)
+		return Revoke(s, []Removed{{ID: id, Digest: id, Reason: Revoked}}, nil, nil, epoch)
 	}
 }
 

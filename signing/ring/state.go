@@ -271,30 +271,11 @@ func (s State) version() string {
 
 // stamp returns a time as it is stored: in UTC, and rounded up to the second, so that no wait ends
 // early.
-func stamp(at time.Time) time.Time {
-	at = at.UTC().Round(0)
-	if whole := at.Truncate(time.Second); !whole.Equal(at) {
-		return whole.Add(time.Second)
-	}
-	return at
-}
+func stamp(at time.Time) time.Time { return at.UTC().Add(time.Second - 1).Truncate(time.Second) }
 
 // Revocation is the record of a key that is revoked.
 func Revocation(key signing.PublicKey) Removed {
 	return Removed{ID: key.ID, Digest: key.Digest(), Reason: Revoked}
-}
-
-// Revocation is the record of a key of the ring or of one that has left it, and ok is false for another one.
-func (s State) Revocation(id string) (gone Removed, ok bool) {
-	if key, ok := s.Key(id); ok {
-		return Revocation(key.PublicKey), true
-	}
-	all := slices.Concat(s.Removed, s.Revoked)
-	i := slices.IndexFunc(all, func(gone Removed) bool { return gone.ID == id })
-	if i < 0 {
-		return Removed{}, false
-	}
-	return Removed{ID: id, Digest: all[i].Digest, Reason: Revoked}, true
 }
 
 // IsRevoked reports whether a key is revoked, under whatever ID it comes.

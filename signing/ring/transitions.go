@@ -79,7 +79,7 @@ func New(active Key, retired []Key, next *Key, now time.Time) (State, error) {
 func Rotate(state State, next *Key, now time.Time) (State, error) {
 	key, ok := state.Next()
 	if !ok {
-		return State{}, refuse("the ring has no next key", "make one with keys next")
+		return State{}, Refuse("the ring has no next key", "make one with keys next")
 	}
 	after := state.next()
 	after.promote(key.ID, stamp(now))
@@ -98,26 +98,21 @@ func Next(state State, key Key, now time.Time) (State, error) {
 	return after.withNext(&key, now)
 }
 
-// Rollback makes the key sign again that the last rotation retired, once. If that is of another kind than
-// the next key, so that going on would lead to what was just undone, next takes the place of the next
-// key, or nothing if it is nil.
-func Rollback(state State, next *Key, now time.Time) (State, error) {
+// Rollback makes the key sign again that the last rotation retired, once. A next key of another kind is withdrawn,
+// because going on would lead to what was just undone: then Next adds another one.
+func Rollback(state State, now time.Time) (State, error) {
 	previous, ok := state.Key(state.Previous)
 	if !ok {
-		return State{}, refuse("there is nothing to go back to: no rotation since the last rollback, or its previous key is gone",
+		return State{}, Refuse("there is nothing to go back to: no rotation since the last rollback, or its previous key is gone",
 			"rotate, to another kind of key after keys next")
 	}
 	after := state.next()
 	after.promote(previous.ID, stamp(now))
 	after.Previous = ""
-	if present, ok := state.Next(); ok {
-		if present.Kind() == previous.Kind() {
-			next = nil
-		} else {
-			after.remove(present, Withdrawn)
-		}
+	if next, ok := state.Next(); ok && next.Kind() != previous.Kind() {
+		after.remove(next, Withdrawn)
 	}
-	return after.withNext(next, now)
+	return after.withNext(nil, now)
 }
 
 // Revoke adds revocations, and removes the revoked keys from the ring. If the active key is among them, the
@@ -193,10 +188,10 @@ func (s State) supersede(history []string, fresh *Key, now time.Time) (State, er
 func Prune(state State, id string, usage Usage, now time.Time, policy Policy) (State, error) {
 	key, ok := state.Key(id)
 	if !ok {
-		return State{}, refuse("the ring has no key "+id, "name one that it lists as retired")
+		return State{}, Refuse("the ring has no key "+id, "name one that it lists as retired")
 	}
 	if key.Role != signing.Retired {
-		return State{}, refuse(fmt.Sprintf("%s is not retired, but %s", keyText(key), key.Role), "rotate to another key first")
+		return State{}, Refuse(fmt.Sprintf("%s is not retired, but %s", keyText(key), key.Role), "rotate to another key first")
 	}
 	if err := needed(key, usage, now, policy); err != nil {
 		return State{}, err
@@ -246,7 +241,7 @@ func until(at time.Time, reason string) error {
 // If revocations leave no key that signs, active does, unless it is nil.
 func Join(state, other State, active *Key, now time.Time) (State, error) {
 	if state.Knows(other.Version()) || other.Knows(state.Version()) {
-		return State{}, refuse("the two rings are not forked: one has come from the other", "import the newer one")
+		return State{}, Refuse("the two rings are not forked: one has come from the other", "import the newer one")
 	}
 	now = stamp(now)
 	after := state.next()
@@ -275,7 +270,8 @@ func Join(state, other State, active *Key, now time.Time) (State, error) {
 	return after.supersede(other.History, active, now)
 }
 
-func refuse(reason, remedy string) error { return &Refusal{Reason: reason, Remedy: remedy} }
+// Refuse is the error for a step that waiting does not help.
+func Refuse(reason, remedy string) error { return &Refusal{Reason: reason, Remedy: remedy} }
 
 // IsDone reports whether err refuses a transition that was made before.
 func IsDone(err error) bool {
@@ -311,7 +307,7 @@ func (s *State) signs(active *Key, now time.Time) error {
 	}
 	successor, ok := s.Next()
 	if !ok && active == nil {
-		return refuse("no key would be left that signs, and the next one must be in another process as the active one is",
+		return Refuse("no key would be left that signs, and the next one must be in another process as the active one is",
 			"first keys next --key=kep740:NAME with another name or, for a key in the file, keys next --algorithm=KIND")
 	}
 	if !ok {
@@ -371,15 +367,15 @@ func (s *State) admit(key *Key, now time.Time) error {
 	for _, known := range s.Keys {
 		switch {
 		case known.ID == key.ID || known.Digest() == key.Digest():
-			return refuse(fmt.Sprintf("%s is in the ring already, as %s", keyText(*key), known.Role), "name a new key")
+			return Refuse(fmt.Sprintf("%s is in the ring already, as %s", keyText(*key), known.Role), "name a new key")
 		case key.Signer != "" && known.Signer == key.Signer && !known.PublicOnly:
-			return refuse(fmt.Sprintf("%s is the signer of %s, which is %s", key.Signer, keyText(known), known.Role),
+			return Refuse(fmt.Sprintf("%s is the signer of %s, which is %s", key.Signer, keyText(known), known.Role),
 				"give the new key a name and a socket of its own")
 		}
 	}
 	for _, gone := range slices.Concat(s.Removed, s.Revoked) {
 		if gone.Is(key.PublicKey) {
-			return refuse(fmt.Sprintf("%s was %s before, and copies of the ring remember that", keyText(*key), gone.Reason), "name a new key")
+			return Refuse(fmt.Sprintf("%s was %s before, and copies of the ring remember that", keyText(*key), gone.Reason), "name a new key")
 		}
 	}
 	next := *key

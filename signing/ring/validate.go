@@ -4,7 +4,6 @@
 package ring
 
 import (
-	"errors"
 	"fmt"
 
 	"sa-controller-manager/signing"
@@ -13,8 +12,8 @@ import (
 // Validate returns the first error of the state: of what a transition must never leave, and of a ring that was not changed
 // by one, which its version shows.
 func (s State) Validate() error {
-	if err := s.validateHeader(); err != nil {
-		return err
+	if s.SchemaVersion != SchemaVersion {
+		return fmt.Errorf("schemaVersion is %d, want %d: use the release that wrote the state, or a later one", s.SchemaVersion, SchemaVersion)
 	}
 	ids, signers, roles := map[string]bool{}, map[string]bool{}, map[signing.Role]int{}
 	for i, key := range s.Keys {
@@ -33,11 +32,8 @@ func (s State) Validate() error {
 		ids[key.ID] = true
 		roles[key.Role]++
 	}
-	if roles[signing.Active] != 1 {
-		return fmt.Errorf("keys: %d of them are active, want exactly one", roles[signing.Active])
-	}
-	if roles[signing.Next] > 1 {
-		return fmt.Errorf("keys: %d of them are next, want one at most", roles[signing.Next])
+	if roles[signing.Active] != 1 || roles[signing.Next] > 1 {
+		return fmt.Errorf("keys: %d of them are active and %d are next, want exactly one and one at most", roles[signing.Active], roles[signing.Next])
 	}
 	if err := s.validateHalves(); err != nil {
 		return err
@@ -73,27 +69,10 @@ func (s State) validateHalves() error {
 	return nil
 }
 
-func (s State) validateHeader() error {
-	if s.SchemaVersion > SchemaVersion {
-		return fmt.Errorf("schemaVersion is %d and this release knows %d at most: use the release that wrote the state, or a later one",
-			s.SchemaVersion, SchemaVersion)
-	}
-	if s.SchemaVersion < 1 {
-		return fmt.Errorf("schemaVersion is %d, want %d", s.SchemaVersion, SchemaVersion)
-	}
-	if s.Generation < 1 {
-		return fmt.Errorf("generation is %d, want 1 or more", s.Generation)
-	}
-	return nil
-}
-
 // validateHistory returns an error for a ring that was not changed by a transition.
 func (s State) validateHistory() error {
-	if s.Version() == "" {
-		return errors.New("history is missing: was the ring edited by hand?")
-	}
 	before := s
-	before.History = s.History[:len(s.History)-1]
+	before.History = s.History[:max(1, len(s.History))-1]
 	if want := before.version(); want != s.Version() {
 		return fmt.Errorf("history ends with version %q and the ring is version %q: was it edited by hand?", s.Version(), want)
 	}

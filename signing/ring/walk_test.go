@@ -67,7 +67,7 @@ func moves(w world) []move {
 	}
 	all := []move{
 		{name: "rotate to the last one", do: func(w world) (ring.State, error) { return ring.Rotate(w.state, nil, w.now) }},
-		{name: "roll back", do: func(w world) (ring.State, error) { return ring.Rollback(w.state, spare(0), w.now) }},
+		{name: "roll back", do: func(w world) (ring.State, error) { return ring.Rollback(w.state, w.now) }},
 		{name: "a known key next", do: func(w world) (ring.State, error) { return ring.Next(w.state, w.state.Keys[0], w.now) }},
 	}
 	if len(w.state.Keys) < maxKeys {

@@ -136,9 +136,9 @@ func TestModuleWaits(t *testing.T) {
 				for range 20 { // more than may be asked at a time
 					go func() { _ = s.signs(t, "stuck") }()
 				}
-				s.reports(t, "key stuck ", "the backend has not answered since")
+				s.reports(t, "key stuck ", "the backend has not answered for 5s")
 			} else {
-				s.reports(t, "key stuck ", "the key is being opened")
+				s.reports(t, "key stuck ", "the backend has not answered for 20s")
 			}
 			nameKey(t, keys, "bad", "nonsense:", "P-256")
 			s.reports(t, "key bad ", "key stuck ")
@@ -193,36 +193,42 @@ func TestOneTokenHasTwoNames(t *testing.T) {
 	}
 }
 
-// TestFilesCannotBeWritten: what the probe and the next process must know is written as soon as it can be.
+// TestFilesCannotBeWritten: what the probe must know is written as soon as it can be, and no PIN is tried while a refusal
+// could not be remembered.
 func TestFilesCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	hsm, keys := newToken(t), t.TempDir()
-	nameKey(t, keys, "here", newToken(t).make(t, "here", "P-256"), "P-256")
-	s := serve(t, keys, pin)
-	s.pin(t, "here")
-	s.reports(t)
-	files := []string{filepath.Join(s.sockets, "not-served"), filepath.Join(s.sockets, "refused-pins")}
-	for _, file := range files {
-		eventually(t, "a directory in place of "+file, func() error { return os.MkdirAll(filepath.Join(file, "full"), 0o700) })
-	}
+	hsm, keys, sockets := newToken(t), t.TempDir(), t.TempDir()
+	library, attempts := counting(t)
 	wrong := write(t, filepath.Join(t.TempDir(), "pin"), "wrong")
-	nameKey(t, keys, "one", strings.Replace(hsm.make(t, "one", "P-256"), hsm.pinFile, wrong, 1), "P-256")
+	nameKey(t, keys, "one", strings.NewReplacer(module, library, hsm.pinFile, wrong).Replace(hsm.make(t, "one", "P-256")), "P-256")
+	probe, refused := filepath.Join(sockets, "not-served"), write(t, filepath.Join(sockets, "refused-pins"), "no directory")
+	testutil.Must(t, os.MkdirAll(filepath.Join(probe, "full"), 0o700))
+	s := serveOn(t, keys, sockets, pin)
 	eventually(t, "both errors in the log", func() error {
-		for _, file := range files {
-			if !strings.Contains(s.Logs(), "write "+file) {
+		for _, file := range []string{"rename " + probe, "open " + refused + "/"} {
+			if !strings.Contains(s.Logs(), file) {
 				return errors.New(s.Logs())
 			}
 		}
 		return nil
 	})
-	for _, file := range files {
-		testutil.Must(t, os.RemoveAll(file))
+	attempted := func(want int) {
+		t.Helper()
+		got, err := os.ReadFile(attempts)
+		if testutil.Must(t, err); len(got) != want {
+			t.Errorf("the token has refused %d PINs, want %d", len(got), want)
+		}
 	}
+	attempted(0)
+	testutil.Must(t, os.RemoveAll(probe))
+	s.reports(t, "key one ", "open "+refused)
+	testutil.Must(t, os.Remove(refused))
 	s.reports(t, "key one ", "the token refuses the PIN")
-	eventually(t, "the refused PIN", func() error {
-		_, err := os.Stat(files[1])
-		return err
-	})
+	attempted(1)
+	remembered, err := os.ReadDir(refused)
+	if testutil.Must(t, err); len(remembered) != 1 {
+		t.Errorf("%d PINs are remembered, want 1", len(remembered))
+	}
 }
 
 // TestTokenComesBack has two keys in one token, as an active key and its spare: after an outage the one that is used
@@ -242,7 +248,7 @@ func TestTokenComesBack(t *testing.T) {
 	if s.signs(t, "active") == nil {
 		t.Error("a key signs without its token")
 	}
-	s.reports(t, "key active ", "key spare ", "the key does not sign: open token")
+	s.reports(t, "key active ", "key spare ", ": open token: ")
 	kill = startRemote(t)
 	eventually(t, "a signature", func() error { return s.signs(t, "active") })
 	s.reports(t)

@@ -147,7 +147,7 @@ func connect(t *testing.T, path string) *signertest.Remote {
 
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Second, fmt.Errorf("await %s", what))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, fmt.Errorf("await %s", what))
 	defer cancel()
 	testutil.Must(t, await.Poll(ctx, func(context.Context) error { return check() }))
 }

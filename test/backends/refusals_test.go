@@ -69,7 +69,7 @@ func TestRefusals(t *testing.T) {
 
 		"NoModule": {
 			"a path that is not there", strings.Replace(there, module, "/none.so", 1), "P-256",
-			[]string{"module-path: lstat /none.so: no such file", "want the library"},
+			[]string{"module-path: /none.so cannot be loaded", "want the library"},
 		},
 		"NoToken": {
 			"another label", strings.Replace(there, hsm.label, "none", 1), "P-256", []string{"could not find PKCS#11 token", "--list-token-slots"},

@@ -31,7 +31,7 @@ func TestHandbackByHand(t *testing.T) {
 	})
 	awaitDefaultAccount(t, n, "default")
 	before := n.manifests(t)
-	n.must(t, append([]string{"takeover", "--extra-arg=--webhook-registration=url"}, n.podFlags()...)...)
+	n.must(t, append([]string{"takeover"}, n.podFlags()...)...)
 	weRun(t, n)
 	n.kubelet.breakManager()
 	n.write(t, "/etc/kubernetes/sa-controller-manager/kubeconfig", []byte("kind: ["))

@@ -76,7 +76,7 @@ func pageCommands(t *testing.T, path, heading string) []string {
 			blocks = append(blocks, commands)
 		}
 	}
-	if len(blocks) < 5 {
+	if len(blocks) < 4 {
 		t.Fatalf("%d blocks of commands in %s", len(blocks), path)
 	}
 	return blocks

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
@@ -54,7 +54,7 @@ func (w *world) identity(t *testing.T, user string) *identity {
 // rulesOf is what a process with these flags needs.
 func rulesOf(t *testing.T, flags ...string) []permissions.Rule {
 	t.Helper()
-	o, _, err := options.Parse(flags)
+	o, _, err := secureport.Parse(flags)
 	testutil.Must(t, err)
 	rules, err := permissions.Rules(o)
 	testutil.Must(t, err)

@@ -164,8 +164,12 @@ func (r keyRing) next() string   { return r.of("next") }
 func (r keyRing) active() string { return r.of("active") }
 
 func (r keyRing) of(role string) string {
-	i := slices.IndexFunc(r.Keys, func(key ringKey) bool { return key.Role == role })
-	return r.Keys[i].ID
+	for _, key := range r.Keys {
+		if key.Role == role {
+			return key.ID
+		}
+	}
+	return ""
 }
 
 // keys runs a command on a node.

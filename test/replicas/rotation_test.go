@@ -53,10 +53,13 @@ func TestRotateOnTwoNodes(t *testing.T) {
 	p.distribute(t, ring)
 	p.judge(t, "rotated", second, second)
 
-	ring = p.keys(t, p.first, "rollback")
+	if ring = p.keys(t, p.first, "rollback"); ring.next() != "" {
+		t.Errorf("after a rollback from another kind of key %s is next", ring.next())
+	}
+	ring = p.keys(t, p.first, "next")
 	p.distribute(t, ring)
 	p.judge(t, "rolled back", first, first)
-	p.leak(t, first, ring.next()) // the third is not of the kind of the first, so another one is next
+	p.leak(t, first, ring.next())
 }
 
 // leak revokes the active key on the first node. No copy is made: the other node follows what is published.

@@ -19,7 +19,7 @@ import (
 
 // plansOf are the files that decide.
 var plansOf = regexp.MustCompile(`/(tokencontroller|serviceaccount|rootca|legacytokencleaner|keyring/reissue)/` +
-	`(plan|account|secret|orphan|reference|controller|publisher|trustbundle|bundlecontroller|configmap|candidates|act)\.go$`)
+	`(plan|state|account|secret|orphan|reference|controller|publisher|trustbundle|bundlecontroller|configmap|candidates|act)\.go$`)
 
 // TestUnmet prints the branches of the controllers that no world has met.
 func TestUnmet(t *testing.T) {

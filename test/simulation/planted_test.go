@@ -333,8 +333,8 @@ var fixes = []plant{
 			return nil
 		}
 		return fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), errStale)`),
-	bug("no overlap", 10, "promise 1: .* it has the new root CA alone", "controllers/rootca/plan.go",
-		"		if overlap <= 0 ||", `		if isPlanted("no overlap") || overlap <= 0 ||`),
+	bug("no overlap", 10, "promise 1: .* it has the new root CA alone", "controllers/rootca/state.go",
+		"		case overlap <= 0, old && over:", `		case isPlanted("no overlap"), overlap <= 0, old && over:`),
 	bug("a previous ClusterTrustBundle stays", 10, "promise 1: .* ClusterTrustBundles", "controllers/rootca/trustbundle.go",
 		"	return p.delete(ctx, previous)\n}", `	if isPlanted("a previous ClusterTrustBundle stays") {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"sa-controller-manager/cmd/sa-controller-manager/app"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/controllers/tokencontroller"
 	"sa-controller-manager/signing"
@@ -206,7 +206,7 @@ func (w *world) work(ctx context.Context, p *process, config *rest.Config) error
 		return runUpstream(ctx, config, c.name)
 	}
 	c.ahead = w.plan.ahead == c.replica
-	flags, _, err := options.Parse([]string{
+	flags, _, err := secureport.Parse([]string{
 		"--webhook-port=0", "--secure-port=0", "--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
 		"--concurrent-serviceaccount-token-syncs=" + w.plan.workers, "--root-ca-overlap=" + overlap.String(),
 		"--legacy-service-account-token-clean-up-period=" + cleanerPeriod.String(),

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
@@ -101,7 +102,8 @@ func open[T any](flag, path string, parse func([]byte) (T, error)) (*reload.File
 func warnLooseKeys(logger klog.Logger, o *options.Options) {
 	store := o.Keys.Store()
 	for _, key := range []struct{ flag, path string }{
-		{store.Flag, store.Path}, {"tls-private-key-file", o.SecureServing.TLS.KeyFile}, {"webhook-tls-private-key-file", o.Webhook.KeyFile},
+		{store.Flag, store.Path}, {"tls-private-key-file", secureport.Of(o).Serving.ServerCert.CertKey.KeyFile},
+		{"webhook-tls-private-key-file", o.Webhook.KeyFile},
 	} {
 		info, err := os.Stat(key.path)
 		if err != nil || info.Mode().Perm()&0o007 == 0 {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -38,7 +39,7 @@ func certificatePEM(t *testing.T) []byte {
 // parse returns the options that args make, unvalidated.
 func parse(t *testing.T, args ...string) *options.Options {
 	t.Helper()
-	o, _, err := options.Parse(args)
+	o, _, err := secureport.Parse(args)
 	testutil.Must(t, err)
 	return o
 }

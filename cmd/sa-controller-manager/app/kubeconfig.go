@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	election "sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/serving"
@@ -38,9 +39,11 @@ func (m *Manager) awaitKubeconfig(ctx context.Context) (*rest.Config, error) {
 	last.Store(&err)
 	check := serving.Check{Name: "kubeconfig", Probe: func() (string, error) { return "", *last.Load() }}
 	// Without an API server to authorize clients, only health is served.
-	authn, authz := m.Options.Authentication.Authentication, m.Options.Authorization.Authorization
-	authn.Kubeconfig, authn.SkipLookup, authz.Kubeconfig = "", true, ""
-	port, err := m.openSecurePort(authn, authz, nil, []serving.Check{check})
+	o := secureport.Of(m.Options)
+	authn, authz := *o.Authentication, *o.Authorization
+	authn.RemoteKubeConfigFile, authn.SkipInClusterLookup, authz.RemoteKubeConfigFile = "", true, ""
+	port, err := m.openSecurePort(&secureport.Options{Serving: o.Serving, Authentication: &authn, Authorization: &authz},
+		nil, []serving.Check{check})
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +65,7 @@ func (m *Manager) awaitKubeconfig(ctx context.Context) (*rest.Config, error) {
 
 // connect reads the kubeconfigs and creates the clients, in place of earlier ones.
 func (m *Manager) connect() (*rest.Config, error) {
-	o := m.Options
+	o, port := m.Options, secureport.Of(m.Options)
 	config, err := resolve.ClientConfig(&o.Connection)
 	if err != nil {
 		return nil, err
@@ -72,8 +75,8 @@ func (m *Manager) connect() (*rest.Config, error) {
 	}
 	// The secure port has clients of its own.
 	for _, of := range []struct{ flag, path string }{
-		{"--authentication-kubeconfig", o.Authentication.Kubeconfig},
-		{"--authorization-kubeconfig", o.Authorization.Kubeconfig},
+		{"--authentication-kubeconfig", port.Authentication.RemoteKubeConfigFile},
+		{"--authorization-kubeconfig", port.Authorization.RemoteKubeConfigFile},
 	} {
 		if of.path == "" {
 			continue

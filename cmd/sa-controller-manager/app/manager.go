@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
@@ -27,7 +28,6 @@ import (
 	election "sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/serving"
-	"sa-controller-manager/internal/serving/settings"
 	"sa-controller-manager/internal/watchhealth"
 )
 
@@ -126,8 +126,7 @@ func (m *Manager) buildSecurePort() error {
 			ready = append(ready, serving.Check{Name: r.Name, Probe: probe})
 		}
 	}
-	authn, authz := m.Options.Authentication.Authentication, m.Options.Authorization.Authorization
-	server, err := m.openSecurePort(authn, authz, live, append(ready, live...))
+	server, err := m.openSecurePort(secureport.Of(m.Options), live, append(ready, live...))
 	if err != nil {
 		return err
 	}
@@ -137,21 +136,20 @@ func (m *Manager) buildSecurePort() error {
 	return nil
 }
 
-func (m *Manager) openSecurePort(
-	authn settings.Authentication, authz settings.Authorization, live, ready []serving.Check,
-) (*serving.Server, error) {
+func (m *Manager) openSecurePort(port *secureport.Options, live, ready []serving.Check) (*serving.Server, error) {
 	o := m.Options
 	return serving.New(serving.Config{
-		Name:           options.ProgramName,
-		Version:        version.Get().GitVersion,
-		Port:           o.SecureServing.Port,
-		Authentication: authn,
-		Authorization:  authz,
-		Debugging:      o.Debugging.Debugging,
-		Flags:          o.Flags(),
-		Options:        o,
-		Live:           live,
-		Ready:          ready,
+		Name:                options.ProgramName,
+		Version:             version.Get().GitVersion,
+		Serving:             *port.Serving,
+		Authentication:      *port.Authentication,
+		Authorization:       *port.Authorization,
+		Profiling:           o.Debugging.Profiling,
+		ContentionProfiling: o.Debugging.ContentionProfiling,
+		Flags:               o.Flags(),
+		Options:             o,
+		Live:                live,
+		Ready:               ready,
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/check"
 )
@@ -126,7 +127,7 @@ func anyReplicaProves(o *options.Webhook) bool {
 // listen opens the port.
 func (w *webhook) listen(all *options.Options, handler http.Handler, metrics *admission.Metrics) error {
 	o := &all.Webhook
-	config, err := w.tlsConfig(o, all.SecureServing.TLS.MinVersion)
+	config, err := w.tlsConfig(o, secureport.Of(all).Serving.MinTLSVersion)
 	if err != nil {
 		return err
 	}

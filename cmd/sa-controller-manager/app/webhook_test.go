@@ -17,6 +17,7 @@ import (
 	"sa-controller-manager/admission/certs"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/testutil"
 )
@@ -44,7 +45,7 @@ func TestWebhookTLSMinVersion(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]uint16{"": tls.VersionTLS12, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13} {
 		o := parse(t, "--tls-min-version="+flag)
-		config, err := (&webhook{source: &certs.Source{}}).tlsConfig(&o.Webhook, o.SecureServing.TLS.MinVersion)
+		config, err := (&webhook{source: &certs.Source{}}).tlsConfig(&o.Webhook, secureport.Of(o).Serving.MinTLSVersion)
 		testutil.Must(t, err)
 		testutil.Check(t, "minimum with "+flag, want, config.MinVersion)
 	}

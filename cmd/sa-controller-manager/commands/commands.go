@@ -28,6 +28,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
@@ -86,7 +87,7 @@ func execute(ctx context.Context, run runFunc, args []string, stdout, stderr io.
 
 // newCommand builds the root command and its sub-commands.
 func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
-	o := options.New()
+	o := secureport.New()
 	cmd := &cobra.Command{
 		Use:     options.ProgramName,
 		Short:   "Keeps the ServiceAccounts of a cluster and signs their tokens",

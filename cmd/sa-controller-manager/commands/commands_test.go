@@ -71,7 +71,7 @@ func TestCommandRefuses(t *testing.T) {
 			args: []string{"--secure-port=-1", "--token-secrets=maybe"},
 			want: "Error: 2 problems with the flags:\n" +
 				"  --token-secrets \"maybe\" must be one of \"auto\", \"manual\"\n" +
-				"  --secure-port -1 must be between 0 and 65535, inclusive; 0 turns secure serving off\n" + seeHelp,
+				"  --secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port\n" + seeHelp,
 		},
 	}
 	for name, tc := range cases {

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 // newOptions returns the defaults without ports.
 func newOptions() *options.Options {
 	o := options.New()
-	o.Webhook.Port, o.SecureServing.SecurePort = 0, 0
+	o.Webhook.Port = 0
 	return o
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/internal/apiservers"
@@ -130,11 +131,7 @@ func (e *extras) buildRing(p *app.Part) error {
 			return e.signers.Away(key.Private)
 		},
 		KeySet: func(ctx context.Context) ([]signing.PublicKey, error) {
-			document, err := apiservers.Getter(e.Client)(ctx, signing.JWKSPath)
-			if err != nil {
-				return nil, err
-			}
-			return signing.ParseJWKS(document)
+			return keyprobe.PublishedKeys(ctx, apiservers.Getter(e.Client))
 		},
 		Obey:     e.store.Obey,
 		Host:     host,

@@ -32,6 +32,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -51,7 +52,7 @@ const (
 	takeover = 3*renewal + 10*time.Second
 )
 
-const reasonMismatch = "KeyRingMismatch"
+const notCompared = "the key rings of the hosts are not compared yet"
 
 // comparing is the one key of the queue.
 const comparing = "compare"
@@ -92,8 +93,8 @@ type Controller struct {
 	Config
 
 	informer cache.SharedIndexInformer
+	secrets  corev1listers.SecretLister
 	loop     *reconcile.Runner[string]
-	status   atomic.Pointer[string]
 	stands   atomic.Pointer[Standing] // nil before the first comparison
 
 	// Only the one worker of the loop uses the fields below.
@@ -118,18 +119,9 @@ func New(config Config) *Controller {
 	c := &Controller{Config: config}
 	c.informer = coreinformers.NewFilteredSecretInformer(
 		config.Client, metav1.NamespaceSystem, 0, cache.Indexers{}, reconcile.OnlyNamed(SecretName))
+	c.secrets = corev1listers.NewSecretLister(c.informer.GetIndexer())
 	c.loop = reconcile.New(reconcile.Config[string]{Name: "key_ring", Workers: 1, Sync: c.sync, Metrics: config.Loops})
-	c.show("the key rings of the hosts are not compared yet")
 	return c
-}
-
-// secret returns the cached Secret, nil if there is none.
-func (c *Controller) secret() *corev1.Secret {
-	obj, exists, err := c.informer.GetStore().GetByKey(metav1.NamespaceSystem + "/" + SecretName)
-	if err != nil || !exists {
-		return nil
-	}
-	return obj.(*corev1.Secret)
 }
 
 // RingChanged queues another publication and comparison of the ring. It does not block.
@@ -139,15 +131,15 @@ func (c *Controller) RingChanged() { c.loop.AddIfRunning(comparing) }
 // nothing, and while its file is not the ring that it has used: after a restart tokens would be refused. It does not
 // block.
 func (c *Controller) Findings() (check.Result, error) {
-	note := *c.status.Load()
-	if stands := c.stands.Load(); stands != nil {
-		worst, found := stands.Worst()
-		worst.Unready = check.RingWorse(worst.Code, check.RingMissing)
-		if worst.Unready || found && note == worst.Message { // others are reported once they have lasted
-			return check.Result{Findings: []check.Finding{worst.Finding}}, nil
-		}
+	stands := c.stands.Load()
+	if stands == nil {
+		return check.Result{Note: notCompared}, nil
 	}
-	return check.Result{Note: note}, nil
+	if worst, found := stands.Worst(); found {
+		worst.Unready = check.RingWorse(worst.Code, check.RingMissing)
+		return check.Result{Findings: []check.Finding{worst.Finding}}, nil
+	}
+	return check.Result{Note: stands.Note()}, nil
 }
 
 // MaySign returns an error if nothing may be signed, because another ring does not have the active key or
@@ -171,7 +163,7 @@ func (c *Controller) MayReissue() error { return c.unless(check.Reissues) }
 func (c *Controller) unless(blocked check.Blocks) error {
 	stands := c.stands.Load()
 	if stands == nil {
-		return fmt.Errorf("%s: %w", *c.status.Load(), reconcile.ErrStaleCache)
+		return fmt.Errorf("%s: %w", notCompared, reconcile.ErrStaleCache)
 	}
 	return stands.Refuses(blocked)
 }
@@ -182,7 +174,8 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 func (c *Controller) sync(ctx context.Context, _ string) error {
-	published, readErr := Read(c.secret())
+	secret, _ := c.secrets.Secrets(metav1.NamespaceSystem).Get(SecretName) // nil if there is none
+	published, readErr := Read(secret)
 	_, foreign := errors.AsType[*stateobject.UnknownVersionError](readErr)
 	// The file is read after the Secret, so that it is not older than what another process has published of it.
 	file := File{Host: c.Host, Writer: c.Writer, Process: true}
@@ -202,13 +195,12 @@ func (c *Controller) sync(ctx context.Context, _ string) error {
 	}
 	c.ask(ctx, published)
 	stands.Facts = append(stands.Facts, c.accepted...)
-	c.stands.Store(stands)
+	c.report(ctx, c.stands.Swap(stands), stands)
 	if c.Compared != nil {
 		c.Compared()
 	}
 	own, _ := published.Entry(c.Host)
 	c.loop.AddAfter(comparing, own.renewAfter())
-	c.report(ctx, stands)
 	return err
 }
 
@@ -246,26 +238,19 @@ func (c *Controller) obey(ctx context.Context, orders ring.Orders) {
 	klog.FromContext(ctx).Info("Followed the published key rings", "active", orders.Active, "revoked", len(orders.Revoked))
 }
 
-// report shows the worst fact about the ring of this host, or that there is none.
-func (c *Controller) report(ctx context.Context, stands *Standing) {
+// report shows the worst fact about the ring of this host, or that there is none, once.
+func (c *Controller) report(ctx context.Context, before, stands *Standing) {
 	c.Metrics.show(stands.Facts)
-	note := fmt.Sprintf("the key ring of this host (generation %d, version %s) is the one that is published, and no other host has a "+
-		"newer one", stands.file.State.Generation, stands.file.State.Version())
-	worst, wrong := stands.Worst()
-	if wrong {
-		note = worst.Message
-	}
-	if *c.status.Load() == note {
+	note := stands.Note()
+	if before != nil && before.Note() == note {
 		return
 	}
-	c.show(note)
+	worst, wrong := stands.Worst()
 	klog.FromContext(ctx).Info("Compared the key rings of the hosts", "fact", worst.Code, "note", note)
 	if wrong {
-		c.Recorder.Warn(c.Process, reasonMismatch, note+": "+worst.Remedy)
+		c.Recorder.Warn(c.Process, "KeyRingMismatch", note+": "+worst.Remedy)
 	}
 }
-
-func (c *Controller) show(status string) { c.status.Store(&status) }
 
 // publish writes the entry of this host if it has changed or is due to be renewed, and adds what the ring has
 // revoked.

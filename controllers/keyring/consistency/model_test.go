@@ -434,7 +434,7 @@ func (m *model) rollback(h *modelHost) error {
 			return err
 		}
 	}
-	return m.change(h, nil, func(s ring.State) (ring.State, error) { return ring.Rollback(s, m.newKey(), m.now.Add(h.clock)) })
+	return m.change(h, nil, func(s ring.State) (ring.State, error) { return ring.Rollback(s, m.now.Add(h.clock)) })
 }
 
 func (m *model) replaceNext(h *modelHost) error {
@@ -453,7 +453,7 @@ func (m *model) replaceNext(h *modelHost) error {
 func (m *model) revoke(h *modelHost, without []string, ids ...string) error {
 	var gone []ring.Removed
 	for _, id := range ids {
-		if record, ok := h.file.Revocation(id); ok {
+		if record, ok := m.p.Revocation(id, h.file); ok {
 			gone = append(gone, record)
 		}
 	}
@@ -655,7 +655,7 @@ func (m *model) step() {
 			key := h.file.Keys[m.random.IntN(len(h.file.Keys))]
 			attempt(fmt.Sprintf("revoke %s (%s)", key.ID, key.Role), m.revoke(h, nil, key.ID))
 		} else if active := m.stand(h.fileOf(), m.p).Active(); active != "" {
-			gone, _ := m.p.Revocation(active) // the file is lost
+			gone, _ := m.p.Revocation(active, h.file) // the file is lost
 			m.p.Revoke([]ring.Removed{gone})
 			m.truth = ring.Union(m.truth, []ring.Removed{gone})
 			m.logf("%s revoke %s, without a file", h.name, active)

@@ -82,7 +82,7 @@ type Entry struct {
 	History    []string                `json:"history"`
 	Keys       map[string]signing.Role `json:"keys"`
 	// Digests are those of the keys whose signer has chosen their ID.
-	Digests map[string]string `json:"digests,omitempty"`
+	Digests map[string]string `json:"digests"`
 	// File is the version of the file if that ring is not in it, or "none".
 	File string `json:"file,omitempty"`
 	// Changed is when its active or its next key was replaced last, and ByRevocation that the active key signs
@@ -118,15 +118,12 @@ type Claim struct {
 // EntryOf describes a ring.
 func EntryOf(state ring.State) Entry {
 	entry := Entry{
-		Generation: state.Generation, History: state.History, Keys: map[string]signing.Role{},
+		Generation: state.Generation, History: state.History, Keys: map[string]signing.Role{}, Digests: map[string]string{},
 		ByRevocation: state.Active().ByRevocation,
 	}
 	for _, key := range state.Keys {
 		entry.Keys[key.ID] = key.Role
 		if key.Foreign() {
-			if entry.Digests == nil {
-				entry.Digests = map[string]string{}
-			}
 			entry.Digests[key.ID] = key.Digest()
 		}
 		for _, at := range []time.Time{key.PublishedAt, key.ActivatedAt} {
@@ -212,7 +209,7 @@ func Read(secret *corev1.Secret) (Published, error) {
 	if err != nil {
 		return p, fmt.Errorf("%s: %w", ringSecret, err)
 	}
-	for _, host := range fields.Between(entryPrefix, "") {
+	for _, host := range fields.After(entryPrefix) {
 		entry := Entry{Host: host}
 		if json.Unmarshal(fields.Get(entryPrefix+host), &entry) != nil || entry.version() == "" {
 			entry = Entry{Host: host} // another release wrote it
@@ -237,10 +234,7 @@ func Read(secret *corev1.Secret) (Published, error) {
 // Fetch reads what is published from kube-apiserver.
 func Fetch(ctx context.Context, client kubernetes.Interface) (Published, error) {
 	live, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, SecretName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return Published{}, nil
-	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return Published{}, fmt.Errorf("look up the published key rings, in %s: %w", ringSecret, err)
 	}
 	return Read(live)
@@ -321,14 +315,20 @@ func (p *Published) RevokedID(id string) bool {
 	return slices.ContainsFunc(p.Removed, func(gone ring.Removed) bool { return gone.ID == id || gone.Digest == id })
 }
 
-// Revocation is the record to revoke a key of a published ring with, and ok is false for another one.
-func (p *Published) Revocation(id string) (gone ring.Removed, ok bool) {
-	for _, entry := range p.Entries {
+// Revocation is the record to revoke a key with, of own, of a published ring, or of one that has left them. ok is false
+// for another one.
+func (p *Published) Revocation(id string, own ring.State) (gone ring.Removed, ok bool) {
+	for _, entry := range slices.Concat([]Entry{EntryOf(own)}, p.Entries) {
 		if entry.Keys[id] != "" {
 			return ring.Removed{ID: id, Digest: cmp.Or(entry.Digests[id], id), Reason: ring.Revoked}, true
 		}
 	}
-	return ring.Removed{}, false
+	left := slices.Concat(own.Removed, own.Revoked, p.Removed)
+	i := slices.IndexFunc(left, func(gone ring.Removed) bool { return gone.ID == id })
+	if i < 0 {
+		return ring.Removed{}, false
+	}
+	return ring.Removed{ID: id, Digest: left[i].Digest, Reason: ring.Revoked}, true
 }
 
 // ClaimRing keeps other hosts from making the generation that follows on a ring. A claim of another host lasts until

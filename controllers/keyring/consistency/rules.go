@@ -20,11 +20,8 @@ func (p Published) MayWithdraw(key ring.Key) error {
 	}
 	for _, entry := range p.Entries {
 		if role := entry.Keys[key.ID]; role == signing.Active || role == signing.Retired || entry.SignsWith == key.ID {
-			return &ring.Refusal{
-				Reason: fmt.Sprintf("the next key %s has signed on host %s", key.ID, entry.Host),
-				Remedy: fmt.Sprintf("bring the ring of that host here (keys import) or, if that host is gone for good: keys rotate --without-host=%s",
-					entry.Host),
-			}
+			return ring.Refuse(fmt.Sprintf("the next key %s has signed on host %s", key.ID, entry.Host),
+				"bring the ring of that host here (keys import) or, if that host is gone for good: keys rotate --without-host="+entry.Host)
 		}
 	}
 	return nil

@@ -32,6 +32,7 @@ type Standing struct {
 	file   File
 	p      Published
 	newest Entry
+	fallen check.KeyFact // the one of Fallen
 }
 
 // Stand compares a ring file with all published rings, also with that of its own host, and the hosts with
@@ -80,17 +81,21 @@ func (s *Standing) base() (base []string) {
 	}
 	most := 0
 	for _, entry := range s.p.Entries {
-		alike := 0
-		for _, other := range s.p.Entries {
-			if related(entry.History, other.History) {
-				alike++
-			}
-		}
-		if alike > most {
-			base, most = entry.History, alike
+		if hosts := s.side(entry.History); hosts > most {
+			base, most = entry.History, hosts
 		}
 	}
 	return base
+}
+
+// side counts the hosts whose rings and the one with this history have come from one another.
+func (s *Standing) side(history []string) (hosts int) {
+	for _, entry := range s.p.Entries {
+		if relate(ring.State{History: history}, entry) != apart {
+			hosts++
+		}
+	}
+	return hosts
 }
 
 // related reports whether two rings have come from one.
@@ -98,13 +103,14 @@ func related(a, b []string) bool {
 	return slices.ContainsFunc(a, func(version string) bool { return slices.Contains(b, version) })
 }
 
-func (s *Standing) add(code string, args check.KeyArgs) {
+func (s *Standing) add(code string, args check.KeyArgs) check.KeyFact {
 	args.Our = s.file.State.Generation
 	fact := check.Key(code, args)
 	if args.Host == "" || slices.Contains(check.RingCodes(), code) {
 		fact.Finding.Host = s.file.Host
 	}
 	s.Facts = append(s.Facts, fact)
+	return fact
 }
 
 // ownFile compares the file with every entry.
@@ -112,16 +118,14 @@ func (s *Standing) ownFile() {
 	own, known := s.p.Entry(s.file.Host)
 	known = known && s.mine(own)
 	state := s.file.State
-	fallen := false
 	switch {
 	case s.file.Err != nil && known:
-		fallen = true
-		s.add(check.RingLost, check.KeyArgs{Their: own.Generation, Why: s.file.Err.Error(), Way: s.wayBack()})
+		s.fallen = s.add(check.RingLost, check.KeyArgs{Their: own.Generation, Why: s.file.Err.Error(), Way: s.wayBack()})
 	case s.file.Err != nil:
 	case known && relate(state, own) != older:
-		fallen = true
-		s.add(check.RingRestored, check.KeyArgs{Their: own.Generation, Way: s.wayBack()})
+		s.fallen = s.add(check.RingRestored, check.KeyArgs{Their: own.Generation, Way: s.wayBack()})
 	}
+	fallen := s.fallen.Code != ""
 	for _, entry := range s.p.Entries {
 		if s.file.Err != nil || entry.version() == "" {
 			continue
@@ -142,9 +146,7 @@ func (s *Standing) ownFile() {
 		if _, ok := state.Key(args.Key); !ok && args.Key != "" && !fallen {
 			s.add(check.RingMissing, args)
 		}
-		// Of two rings that are forked one goes on signing.
-		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && entry.Generation > state.Generation &&
-			related(state.History, entry.History) {
+		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && s.yields(is, entry) {
 			args.Key, args.Way = signs, "bring that one here (keys import, or keys import --join-fork if that is refused)"
 			if fallen {
 				args.Way = s.wayBack()
@@ -160,6 +162,17 @@ func (s *Standing) ownFile() {
 	if s.file.Process && s.file.SignsWith == "" {
 		s.add(check.RingRevoked, check.KeyArgs{Key: state.Active().ID})
 	}
+}
+
+// yields reports whether this host stops signing where an entry lacks its key. Of two rings that are forked, the one that
+// more hosts have goes on, of two equal ones the one that was changed more often.
+func (s *Standing) yields(is relation, entry Entry) bool {
+	state := s.file.State
+	if is == newer || !related(state.History, entry.History) {
+		return is == newer
+	}
+	ours, theirs := s.side(state.History), s.side(entry.History)
+	return theirs > ours || theirs == ours && entry.Generation > state.Generation
 }
 
 // mine reports whether the entry is of this file. One of another process of this host may be of another file, such as
@@ -257,6 +270,15 @@ func (s *Standing) Worst() (worst check.KeyFact, ok bool) {
 	return worst, ok
 }
 
+// Note says how the file of this host stands.
+func (s *Standing) Note() string {
+	if worst, found := s.Worst(); found {
+		return worst.Message
+	}
+	return fmt.Sprintf("the key ring of this host (generation %d, version %s) is the one that is published, and no other host has a "+
+		"newer one", s.file.State.Generation, s.file.State.Version())
+}
+
 // settled is how long a host may lack the next key before that is a finding.
 const settled = 24 * time.Hour
 
@@ -313,11 +335,7 @@ func (s *Standing) ByRevocation() bool {
 
 // Fallen returns the fact that the file is not the ring that this host has used, nor a newer one.
 func (s *Standing) Fallen() (fact check.KeyFact, fallen bool) {
-	i := slices.IndexFunc(s.Facts, func(fact check.KeyFact) bool { return fact.Code == check.RingRestored || fact.Code == check.RingLost })
-	if i < 0 {
-		return check.KeyFact{}, false
-	}
-	return s.Facts[i], true
+	return s.fallen, s.fallen.Code != ""
 }
 
 // relation is how a published ring stands to another one.

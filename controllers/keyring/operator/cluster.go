@@ -159,28 +159,20 @@ func (c *Cluster) Accepts(ctx context.Context, key signing.Key) error {
 func (c *Cluster) SigningKeyIDs(ctx context.Context) (map[string]string, error) {
 	ids := map[string]string{}
 	for _, server := range c.all() {
-		id, err := c.signingKeyID(ctx, server.Client)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", server.URL, err)
+		answer, err := server.Client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, c.Account, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(probeSeconds))},
+		}, metav1.CreateOptions{})
+		var token tokens.Token
+		if err == nil {
+			token, err = tokens.Inspect(answer.Status.Token)
 		}
-		ids[id] = server.URL
+		if err != nil {
+			return nil, fmt.Errorf("%s: request a token of service account %s/%s, to see which key kube-apiserver signs with: %w",
+				server.URL, c.Namespace, c.Account, err)
+		}
+		ids[token.KeyID] = server.URL
 	}
 	return ids, nil
-}
-
-func (c *Cluster) signingKeyID(ctx context.Context, client kubernetes.Interface) (string, error) {
-	answer, err := client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, c.Account, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(probeSeconds))},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return "", fmt.Errorf("request a token of service account %s/%s, to see which key kube-apiserver signs with: %w",
-			c.Namespace, c.Account, err)
-	}
-	token, err := tokens.Inspect(answer.Status.Token)
-	if err != nil {
-		return "", fmt.Errorf("look at a token of service account %s/%s: %w", c.Namespace, c.Account, err)
-	}
-	return token.KeyID, nil
 }
 
 // Uses reads all token Secrets, a page at a time, and counts them by key ID. A token without one counts for the key
@@ -209,10 +201,10 @@ func keyIDOf(token string, ring *signing.Ring) string {
 	if decoded.KeyID != "" {
 		return decoded.KeyID
 	}
-	for _, key := range ring.All() {
-		if _, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.NewRing(key))); err == nil {
-			return key.ID
-		}
+	keys := ring.KeySet().All()
+	i, err := tokens.SignedWith(token, keys)
+	if err != nil {
+		return ""
 	}
-	return ""
+	return keys[i].ID
 }

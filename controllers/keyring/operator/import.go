@@ -24,19 +24,15 @@ func (o *Operator) Init(ctx context.Context, active *signing.PrivateKey, retired
 	}
 	lost := consistency.Stand(consistency.File{Host: o.Host, Err: fs.ErrNotExist}, published)
 	if fact, fallen := lost.Fallen(); fallen {
-		return &ring.Refusal{
-			Reason: fact.Message, Remedy: fact.Remedy + "; keys forget " + o.Host + " gives it up, and all tokens of its keys are refused then",
-		}
+		return ring.Refuse(fact.Message, fact.Remedy+"; keys forget "+o.Host+" gives it up, and all tokens of its keys are refused then")
 	}
 	if len(published.Entries) > 0 {
 		host := published.Entries[0].Host
-		return &ring.Refusal{
-			Reason: fmt.Sprintf("host %s has a key ring, and a second one would be forked from it", host),
-			Remedy: "copy that file here and import it (keys import) or, if that host is gone for good: keys forget " + host,
-		}
+		return ring.Refuse(fmt.Sprintf("host %s has a key ring, and a second one would be forked from it", host),
+			"copy that file here and import it (keys import) or, if that host is gone for good: keys forget "+host)
 	}
 	if published.Removed.Has(active.Public()) {
-		return &ring.Refusal{Reason: fmt.Sprintf("key %s was revoked", active.ID()), Remedy: "begin with another key"}
+		return ring.Refuse(fmt.Sprintf("key %s was revoked", active.ID()), "begin with another key")
 	}
 	retired = slices.DeleteFunc(slices.Clone(retired), published.Removed.Has)
 	key, err := o.make(ctx, next, ring.KeyOf(active))
@@ -85,14 +81,12 @@ func (o *Operator) Import(ctx context.Context, from *ring.File, options ImportOp
 	case fallen && options.AcceptOlder:
 		return o.acceptOlder(ctx, present, copied, published, stands)
 	case fallen:
-		err = &ring.Refusal{Reason: from.Path() + ": " + fact.Message, Remedy: fact.Remedy}
+		err = ring.Refuse(from.Path()+": "+fact.Message, fact.Remedy)
 	case options.AcceptOlder:
-		err = &ring.Refusal{Reason: from.Path() + " is not older than the ring that this host has used", Remedy: "leave out --accept-older"}
+		err = ring.Refuse(from.Path()+" is not older than the ring that this host has used", "leave out --accept-older")
 	case !stands.Follows():
-		err = &ring.Refusal{
-			Reason: from.Path() + " has not come from any ring that is published: it is an old copy, or of another cluster",
-			Remedy: "bring the ring of host " + published.Entries[0].Host + " here; keys forget gives up a host that is gone for good",
-		}
+		err = ring.Refuse(from.Path()+" has not come from any ring that is published: it is an old copy, or of another cluster",
+			"bring the ring of host "+published.Entries[0].Host+" here; keys forget gives up a host that is gone for good")
 	}
 	if err == nil {
 		if err = o.File.Update(present.Generation, change); err != nil && !ring.IsDone(err) {
@@ -112,7 +106,7 @@ func (o *Operator) acceptOlder(ctx context.Context, present, copied ring.State, 
 	notes []string, err error,
 ) {
 	if host := stands.Holder(); host != "" {
-		return nil, &ring.Refusal{Reason: "host " + host + " has the ring that this host has used", Remedy: "bring that one here (keys import)"}
+		return nil, ring.Refuse("host "+host+" has the ring that this host has used", "bring that one here (keys import)")
 	}
 	own, _ := p.Entry(o.Host)
 	fresh, err := o.fresh(ctx, copied)

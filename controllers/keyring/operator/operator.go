@@ -33,9 +33,11 @@ type Operator struct {
 	Cluster *Cluster
 	// Host is the name of this host, as in its line of the published rings.
 	Host string
-	// Relying is what relying parties outside of the cluster read.
-	Relying Relying
-	// Progress, if not nil, is called with what a step waits for, and for how long at most if that is
+	// ReadIssuer reads the keys as relying parties outside of the cluster do, of each of Issuers or, without any, of the
+	// cluster's issuer if that answers. If it is nil, none is asked.
+	ReadIssuer func(ctx context.Context, issuer string) ([]signing.PublicKey, error)
+	Issuers    []string
+	// Progress is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)
 }
@@ -65,10 +67,8 @@ func (o *Operator) make(ctx context.Context, s Successor, after ring.Key) (*ring
 	case s.Signer != "":
 		key, err = o.Pin(ctx, s.Signer, s.BoundOnly)
 	case kind == "":
-		return nil, &ring.Refusal{
-			Reason: fmt.Sprintf("key %s is in another process (%s), and so must be the one after it", after.ID, after.Signer),
-			Remedy: "name it (keys rotate --next-key=kep740:NAME, keys next --key=kep740:NAME), or give --next-key=none",
-		}
+		return nil, ring.Refuse(fmt.Sprintf("key %s is in another process (%s), and so must be the one after it", after.ID, after.Signer),
+			"name it (keys rotate --next-key=kep740:NAME, keys next --key=kep740:NAME), or give --next-key=none")
 	default:
 		key, err = signing.GenerateKey(kind)
 	}
@@ -81,13 +81,11 @@ func (o *Operator) make(ctx context.Context, s Successor, after ring.Key) (*ring
 
 // RotateOptions select what Rotate waits for and asks.
 type RotateOptions struct {
-	Next  Successor // the key after the next one
-	Wait  bool
-	Force bool // ignore caches
-	// Lost, if not nil, is called in place of waiting for caches, with what would refuse the rotation, when no host could
-	// sign with the active key for ten minutes.
-	Lost    func(caches error)
-	Without []string // hosts that are gone for good
+	Next      Successor     // the key after the next one
+	OlderThan time.Duration // leave a younger active key
+	Wait      bool
+	Force     bool     // ignore caches
+	Without   []string // hosts that are gone for good
 }
 
 // Rotate makes the next key the active one, once every known host has it, every kube-apiserver accepts it
@@ -96,6 +94,12 @@ func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 	state, err := o.read()
 	if err != nil {
 		return err
+	}
+	active := state.Active()
+	since := fmt.Sprintf("key %s is active since %s", active.ID, active.ActivatedAt.UTC().Format(time.RFC3339))
+	// A key that was activated in the future is of a wrong clock: it may be as old as any.
+	if age := o.Clock.Since(active.ActivatedAt); options.OlderThan > 0 && age < options.OlderThan && age > -ring.ClockSkew {
+		return &ring.Refusal{Reason: since, Remedy: "which is less than " + options.OlderThan.String(), Done: true}
 	}
 	if _, err := ring.Rotate(state, nil, o.Clock.Now()); err != nil {
 		return err
@@ -107,11 +111,14 @@ func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 	}
 	for wait := (waiting{}); ; {
 		err := o.rotate(ctx, key, made, options)
-		if err == nil || !options.Wait || !o.await(ctx, err, &wait) {
-			if cause := context.Cause(ctx); err != nil && cause != nil {
+		if err == nil {
+			return nil
+		}
+		if !options.Wait || !o.await(ctx, err, &wait) {
+			if cause := context.Cause(ctx); cause != nil {
 				err = fmt.Errorf("the key was not rotated: %w (%w)", err, cause)
 			}
-			return err
+			return fmt.Errorf("%w; %s", err, since)
 		}
 	}
 }
@@ -122,13 +129,14 @@ func (o *Operator) rotate(ctx context.Context, key ring.Key, made *ring.Key, opt
 		return err
 	}
 	if next, _ := state.Next(); next.ID != key.ID {
-		return &ring.Refusal{Reason: "the ring was changed meanwhile, and key " + key.ID + " is not next", Remedy: "run the command again"}
+		return ring.Refuse("the ring was changed meanwhile, and key "+key.ID+" is not next", "run the command again")
 	}
 	published, err := o.mayUse(ctx, state, key, options.Without)
 	if err == nil && !options.Force {
 		err = o.cached(ctx, published, state, options.Without)
-		if err != nil && options.Lost != nil && published.Lost(state.Active().ID, options.Without) {
-			options.Lost(err)
+		// A timer never rotates under relying parties.
+		if err != nil && options.OlderThan == 0 && published.Lost(state.Active().ID, options.Without) {
+			o.Progress(fmt.Sprintf("no cache is waited for, as with --force: no host could sign with the active key for ten minutes, and %v", err), 0)
 			err = nil
 		}
 	}
@@ -195,10 +203,15 @@ func (o *Operator) change(ctx context.Context, state ring.State, without []strin
 }
 
 func (o *Operator) claim(ctx context.Context, state ring.State, without []string) error {
+	return o.edit(ctx, func(p *consistency.Published) error { return p.ClaimRing(state, o.Host, without) })
+}
+
+// edit changes what is published, unless there is no cluster, or this is a dry run.
+func (o *Operator) edit(ctx context.Context, change func(*consistency.Published) error) error {
 	if o.Cluster == nil || o.File.IsDryRun() {
 		return nil
 	}
-	return consistency.Edit(ctx, o.Cluster.Client, func(p *consistency.Published) error { return p.ClaimRing(state, o.Host, without) })
+	return consistency.Edit(ctx, o.Cluster.Client, change)
 }
 
 // Next replaces the next key, which need not be available. If that is what is wanted, nothing changes.
@@ -225,44 +238,35 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 	if err != nil {
 		return err
 	}
-	if key.Foreign() {
-		if i := slices.IndexFunc(published.Entries, func(entry consistency.Entry) bool { return !entry.Signer }); i >= 0 {
-			return &ring.Refusal{
-				Reason: fmt.Sprintf("key %s has an ID that %s has chosen, and kube-apiserver on host %s has key files, in which it finds no such key",
-					key.ID, key.Signer, published.Entries[i].Host),
-				Remedy: "have every kube-apiserver use our external signer first",
-			}
-		}
+	i := slices.IndexFunc(published.Entries, func(entry consistency.Entry) bool { return !entry.Signer })
+	if key.Foreign() && i >= 0 {
+		return ring.Refuse(fmt.Sprintf("key %s has an ID that %s has chosen, and kube-apiserver on host %s has key files, in which it finds "+
+			"no such key", key.ID, key.Signer, published.Entries[i].Host), "have every kube-apiserver use our external signer first")
 	}
 	return o.change(ctx, state, without, func(state ring.State) (ring.State, error) { return ring.Next(state, *key, o.Clock.Now()) })
 }
 
-// Rollback goes back to the key that the last rotation retired. next is for a ring whose next key is of
-// another kind than that.
-func (o *Operator) Rollback(ctx context.Context, next Successor, without []string) error {
+// Rollback goes back to the key that the last rotation retired.
+func (o *Operator) Rollback(ctx context.Context, without []string) error {
 	state, err := o.read()
 	if err != nil {
 		return err
 	}
-	after, err := ring.Rollback(state, nil, o.Clock.Now())
+	rollback := func(state ring.State) (ring.State, error) { return ring.Rollback(state, o.Clock.Now()) }
+	after, err := rollback(state)
 	if err != nil {
 		return err
 	}
 	previous, _ := state.Key(state.Previous)
-	var key *ring.Key
-	if _, keeps := after.Next(); !keeps {
-		if key, err = o.make(ctx, next, previous); err != nil {
-			return err
-		}
-	}
 	published, err := o.mayUse(ctx, state, previous, without)
-	if withdrawn, ok := state.Next(); err == nil && ok && key != nil {
-		err = published.MayWithdraw(withdrawn)
+	_, keeps := after.Next()
+	if next, ok := state.Next(); err == nil && ok && !keeps {
+		err = published.MayWithdraw(next)
 	}
 	if err != nil {
 		return err
 	}
-	return o.change(ctx, state, without, func(state ring.State) (ring.State, error) { return ring.Rollback(state, key, o.Clock.Now()) })
+	return o.change(ctx, state, without, rollback)
 }
 
 // Forget has no step wait for a host any more.

@@ -9,26 +9,17 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
-	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/ring"
 )
 
-// Relying says where relying parties outside of the cluster read the keys.
-type Relying struct {
-	// Issuers are the URLs that must have them. Without any, that of the cluster's issuer counts if it answers.
-	Issuers []string
-	// Read reads one. If it is nil, none is asked.
-	Read func(ctx context.Context, issuer string) ([]signing.PublicKey, error)
-}
-
 // cached returns a *ring.Refusal while a cache may have a copy of the key set without the next key. Issuers
 // are read once every host has published the key for long enough.
 func (o *Operator) cached(ctx context.Context, rings consistency.Published, state ring.State, without []string) error {
-	if err := rings.Cached(state, without, o.Policy.CacheAge, o.Clock.Now()); err != nil || o.Relying.Read == nil {
+	if err := rings.Cached(state, without, o.Policy.CacheAge, o.Clock.Now()); err != nil || o.ReadIssuer == nil {
 		return err
 	}
-	issuers := o.Relying.Issuers
+	issuers := o.Issuers
 	if len(issuers) == 0 {
 		issuers = []string{o.Issuer}
 		if actual, err := keyprobe.LookUpIssuer(ctx, o.Cluster.Client); o.Issuer == "" && err == nil {
@@ -37,8 +28,8 @@ func (o *Operator) cached(ctx context.Context, rings consistency.Published, stat
 	}
 	next, _ := state.Next()
 	for _, issuer := range issuers {
-		keys, err := o.Relying.Read(ctx, issuer)
-		if err != nil && len(o.Relying.Issuers) == 0 {
+		keys, err := o.ReadIssuer(ctx, issuer)
+		if err != nil && len(o.Issuers) == 0 {
 			continue // it is not public
 		}
 		result, detail := published.Find(next.PublicKey, keys)

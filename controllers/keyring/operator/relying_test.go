@@ -49,10 +49,10 @@ func TestRelyingParties(t *testing.T) {
 			w := newWorld(t)
 			w.show("cp-1", tc.shown)
 			asked := ""
-			w.Relying = Relying{Issuers: tc.issuers, Read: func(_ context.Context, issuer string) ([]signing.PublicKey, error) {
+			w.Issuers, w.ReadIssuer = tc.issuers, func(_ context.Context, issuer string) ([]signing.PublicKey, error) {
 				asked += issuer
 				return tc.answer, tc.err
-			}}
+			}
 			w.Issuer = "https://issuer.example"
 			err := w.Rotate(t.Context(), RotateOptions{Force: tc.force})
 			if asked != tc.asked {

@@ -17,10 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
+	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
-	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 )
 
@@ -65,9 +65,13 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 		notes = append(notes, note)
 	}
 	known := ring.Union(state.Revoked, published.Removed)
-	gone, err := revocations(ids, state, known, published)
-	if err != nil {
-		return nil, errors.Join(err, fileErr, fetchErr)
+	var gone ring.Revocations
+	for _, id := range ids {
+		record, ok := published.Revocation(id, state)
+		if !ok {
+			return nil, errors.Join(ring.Refuse("no ring has a key "+id, "name keys that keys list shows"), fileErr, fetchErr)
+		}
+		gone = append(gone, record)
 	}
 	if added := len(ring.Union(known, gone)) > len(known); added && options.Confirm != nil {
 		warning := fmt.Sprintf("every token signed with %q will be refused, those in Secrets until they are filled again", ids)
@@ -75,14 +79,11 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 			return nil, err
 		}
 	}
-	errs := []error{fetchErr}
-	if o.Cluster != nil && !o.File.IsDryRun() {
-		errs = append(errs, consistency.Edit(ctx, o.Cluster.Client, func(p *consistency.Published) error {
-			p.Revoke(slices.Concat(state.Revoked, gone))
-			published = *p
-			return nil
-		}))
-	}
+	errs := []error{fetchErr, o.edit(ctx, func(p *consistency.Published) error {
+		p.Revoke(slices.Concat(state.Revoked, gone))
+		published = *p
+		return nil
+	})}
 	if fileErr == nil {
 		var left []string
 		left, fileErr = o.revokeInFile(ctx, state, ring.Union(published.Removed, gone), stands, options.Without)
@@ -108,38 +109,18 @@ func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids [
 	case o.Cluster == nil:
 		return nil, "", fmt.Errorf("it is not known which key signs: %w", errNoCluster)
 	case forks != nil:
-		return nil, "", &ring.Refusal{
-			Reason: fmt.Sprintf("rings are forked, and several keys sign, by host: %v", forks),
-			Remedy: "name those that have leaked (keys revoke KEY-ID)",
-		}
+		return nil, "", ring.Refuse(fmt.Sprintf("rings are forked, and several keys sign, by host: %v", forks),
+			"name those that have leaked (keys revoke KEY-ID)")
 	case active == "":
 		return nil, "", cmp.Or(unknown, errors.New("no key signs: there is none left, or no key ring"))
 	case stands.ByRevocation() && !stands.Lately(o.Clock.Now()):
-		return nil, "", &ring.Refusal{
-			Reason: fmt.Sprintf("nothing is revoked: key %s signs since another one was revoked, more than a day ago", active),
-			Remedy: "if it has leaked too: keys revoke " + active,
-		}
+		return nil, "", ring.Refuse(fmt.Sprintf("nothing is revoked: key %s signs since another one was revoked, more than a day ago", active),
+			"if it has leaked too: keys revoke "+active)
 	case stands.ByRevocation():
 		return nil, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked; if it has leaked too: keys revoke %s",
 			active, active), nil
 	}
 	return []string{active}, "the key that signs is " + active, nil
-}
-
-// revocations returns the records of keys, of the file or of a published ring.
-func revocations(ids []string, state ring.State, known ring.Revocations, p consistency.Published) (gone ring.Revocations, err error) {
-	state.Revoked = known
-	for _, id := range ids {
-		record, ok := state.Revocation(id)
-		if !ok {
-			record, ok = p.Revocation(id)
-		}
-		if !ok {
-			return nil, &ring.Refusal{Reason: "no ring has a key " + id, Remedy: "name keys that keys list shows"}
-		}
-		gone = append(gone, record)
-	}
-	return gone, nil
 }
 
 // revokeInFile takes revoked keys out of the ring of this host. What they leave empty gets a new key of the same kind,
@@ -227,7 +208,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 			return notes, errors.Join(fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export "+
 				"--kubeadm) and restart it; with the external signer, start our process on that host; then run the command again", still), unasked)
 		}
-		o.progress("still accepted by "+still, 0)
+		o.Progress("still accepted by "+still, 0)
 	}
 }
 
@@ -241,7 +222,7 @@ func (c *Cluster) Accepting(ctx context.Context, revoked ring.Revocations, now b
 		if now {
 			nudge(ctx, server)
 		}
-		keys, err := PublishedBy(ctx, apiservers.Getter(server.Client))
+		keys, err := keyprobe.PublishedKeys(ctx, apiservers.Getter(server.Client))
 		if err != nil {
 			facts = append(facts, check.Key(check.APIServerNotAsked, check.KeyArgs{Host: server.URL, Why: err.Error()}))
 			continue
@@ -249,19 +230,6 @@ func (c *Cluster) Accepting(ctx context.Context, revoked ring.Revocations, now b
 		facts = append(facts, consistency.AcceptedRevoked(server.URL, keys, revoked)...)
 	}
 	return facts
-}
-
-// PublishedBy reads the keys that a kube-apiserver publishes. get asks it for a path.
-func PublishedBy(ctx context.Context, get func(ctx context.Context, path string) ([]byte, error)) ([]signing.PublicKey, error) {
-	var keys []signing.PublicKey
-	document, err := get(ctx, signing.JWKSPath)
-	if err == nil {
-		keys, err = signing.ParseJWKS(document)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
-	}
-	return keys, nil
 }
 
 // nudge presents a token with an unknown key ID, so that kube-apiserver fetches the key set

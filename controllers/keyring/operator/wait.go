@@ -51,26 +51,17 @@ func (o *Operator) await(ctx context.Context, reason error, w *waiting) bool {
 		left = refusal.Until.Sub(o.Clock.Now())
 		pause, what = min(left, pollInterval), refusal.Reason
 	}
-	o.progress(what, left)
+	o.Progress(what, left)
 	return o.sleep(ctx, pause)
-}
-
-func (o *Operator) progress(what string, left time.Duration) {
-	if o.Progress != nil {
-		o.Progress(what, left)
-	}
 }
 
 // sleep reports whether ctx has not ended.
 func (o *Operator) sleep(ctx context.Context, pause time.Duration) bool {
-	timer := o.Clock.NewTimer(max(pause, time.Millisecond))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
-	case <-timer.C():
-		return true
+	case <-o.Clock.After(max(pause, time.Millisecond)):
 	}
+	return ctx.Err() == nil
 }
 
 // isTransient reports whether kube-apiserver cannot be reached or is overloaded.

@@ -59,7 +59,8 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	}
 	w.kube = clitest.NewKubeClient(w.document, append(secrets, account)...)
 	w.Operator = &Operator{
-		File: ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock, Host: "cp-1",
+		Progress: func(string, time.Duration) {},
+		File:     ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock, Host: "cp-1",
 		Cluster: &Cluster{Client: w.kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)

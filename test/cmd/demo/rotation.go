@@ -156,7 +156,8 @@ func (d *rotation) rotate(ctx context.Context, next, flags string) error {
 
 func (d *rotation) rolledBack(ctx context.Context) error {
 	previous := d.used[len(d.used)-2]
-	if err := d.keys(ctx, "rollback"); err != nil {
+	// The last rotation has changed the kind, so that rollback withdraws the next key.
+	if err := errors.Join(d.keys(ctx, "rollback"), d.keys(ctx, "next")); err != nil {
 		return err
 	}
 	if active, err := d.active(); err != nil || active.ID != previous.ID {

@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 )
 
 // managerFlags is every flag of the root command with its default, whatever the command
 // line of this process says.
 func managerFlags() cliflag.NamedFlagSets {
-	sets := options.New().Flags()
+	sets := secureport.New().Flags()
 	options.AddGlobalFlags(sets.FlagSet("global"))
 	return sets
 }

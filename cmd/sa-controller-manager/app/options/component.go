@@ -14,6 +14,20 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
+// Debugging has the flags of the profiling handlers of the secure port.
+type Debugging struct{ Profiling, ContentionProfiling bool }
+
+// AddFlags binds the group to fs.
+func (o *Debugging) AddFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles at /debug/pprof/, behind authorization.")
+	fs.BoolVar(&o.ContentionProfiling, "contention-profiling", o.ContentionProfiling,
+		"Enable block profiling. Without effect without --profiling.")
+	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
+}
+
+// Validate returns every problem of the group.
+func (o *Debugging) Validate() []error { return nil }
+
 // Metrics has the flags with which every Kubernetes component limits metrics that cost too much.
 type Metrics struct {
 	Config *metrics.Options

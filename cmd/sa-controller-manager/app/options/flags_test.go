@@ -24,7 +24,6 @@ func givenFlags() map[string]string {
 		"service-account-issuer":      "[https://a]",
 		"feature-gates":               ":A=true",
 		"disabled-metrics":            "[a]",
-		"tls-sni-cert-key":            "[a.crt,a.key]",
 		"v":                           "3",
 		"concurrent-disruption-syncs": "5",
 	}

@@ -167,6 +167,6 @@ func ignoredGroups() []ignoredGroup {
 			switches: "enable-leader-migration"},
 		{of: "the process itself, where KCM differs",
 			values:   "controller-shutdown-timeout controller-start-interval emulated-version leader-elect-resource-lock min-compatibility-version",
-			switches: "authentication-tolerate-lookup-failure permit-address-sharing permit-port-sharing use-service-account-credentials"},
+			switches: "authentication-tolerate-lookup-failure use-service-account-credentials"},
 	}
 }

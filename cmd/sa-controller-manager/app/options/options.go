@@ -13,7 +13,6 @@ package options
 
 import (
 	"maps"
-	"net"
 	"slices"
 	"time"
 
@@ -23,7 +22,6 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/internal/serving/settings"
 )
 
 // ProgramName is the name of the binary, of its Lease and of its user agent.
@@ -43,9 +41,7 @@ type Options struct {
 	Reissue        Reissue
 	Admission      Admission
 	Webhook        Webhook
-	SecureServing  SecureServing
-	Authentication Authentication
-	Authorization  Authorization
+	SecurePort     SecurePort `json:"-"` // /flagz has them
 	Debugging      Debugging
 	Metrics        Metrics
 	Logs           Logs
@@ -55,7 +51,16 @@ type Options struct {
 	sets cliflag.NamedFlagSets
 }
 
-// New returns the defaults. A flag's default is the value of its field here, so the help text
+// SecurePort has the flags of the secure port. Package secureport implements it; without it, o is of a process that
+// knows no such flags.
+type SecurePort interface {
+	// Groups returns the groups in the order of the help.
+	Groups() []NamedGroup
+	// AsksWith reports whether the port is served and asks the API server of this kubeconfig about its clients.
+	AsksWith(kubeconfig string) bool
+}
+
+// New returns the defaults, without those of the secure port. A flag's default is the value of its field here, so the help text
 // cannot differ from it.
 func New() *Options {
 	return &Options{
@@ -69,11 +74,7 @@ func New() *Options {
 		Reissue:        Reissue{TokenSecrets: ReissueSideBySide},
 		Admission:      NewAdmission(),
 		Webhook:        newWebhook(),
-		// KCM uses 10257, and both may run on one host.
-		SecureServing:  SecureServing{settings.Port{BindAddress: net.IPv4zero, SecurePort: 10261}},
-		Authentication: newAuthentication(),
-		Authorization:  newAuthorization(),
-		Debugging:      Debugging{settings.Debugging{Profiling: true}},
+		Debugging:      Debugging{Profiling: true},
 		Metrics:        Metrics{metrics.NewOptions()},
 		Logs:           Logs{logsapi.NewLoggingConfiguration()},
 		Ignored:        Ignored{FeatureGates: map[string][]string{}},
@@ -88,16 +89,20 @@ type Group interface {
 	Validate() []error
 }
 
-// namedGroup is a group under its title in the help.
-type namedGroup struct {
-	title string
+// NamedGroup is a group under its title in the help.
+type NamedGroup struct {
+	Title string
 	Group
 }
 
 // groups returns the groups in the order of the help: first what the user must decide, last what
 // every component has.
-func (o *Options) groups() []namedGroup {
-	return []namedGroup{
+func (o *Options) groups() []NamedGroup {
+	var port []NamedGroup
+	if o.SecurePort != nil {
+		port = o.SecurePort.Groups()
+	}
+	return slices.Concat([]NamedGroup{
 		{"connection", &o.Connection},
 		{"service account key", &o.Keys},
 		{"external signer", &o.ExternalSigner},
@@ -110,14 +115,12 @@ func (o *Options) groups() []namedGroup {
 		{"admission plugin", &o.Admission},
 		{"admission webhook", &o.Webhook},
 		{"leader election", &o.LeaderElection},
-		{"secure serving", &o.SecureServing},
-		{"authentication", &o.Authentication},
-		{"authorization", &o.Authorization},
+	}, port, []NamedGroup{
 		{"debugging", &o.Debugging},
 		{"metrics", &o.Metrics},
 		{"log", &o.Logs},
 		{"compatibility", &o.Ignored},
-	}
+	})
 }
 
 // Flags returns one flag set per group, bound to the fields of o. Each call returns the same sets,
@@ -127,7 +130,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	if o.sets.FlagSets == nil {
 		o.sets.NormalizeNameFunc = cliflag.WordSepNormalizeFunc
 		for _, g := range o.groups() {
-			g.AddFlags(o.sets.FlagSet(g.title))
+			g.AddFlags(o.sets.FlagSet(g.Title))
 		}
 	}
 	sets := o.sets
@@ -163,8 +166,7 @@ func AddGlobalFlags(fs *pflag.FlagSet) {
 
 // Parse parses a command line of the manager, which has no sub-command. The flag set knows which
 // flags were set.
-func Parse(args []string) (*Options, *pflag.FlagSet, error) {
-	o := New()
+func (o *Options) Parse(args []string) (*pflag.FlagSet, error) {
 	all := pflag.NewFlagSet(ProgramName, pflag.ContinueOnError)
 	all.Usage = func() {}
 	all.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
@@ -173,7 +175,7 @@ func Parse(args []string) (*Options, *pflag.FlagSet, error) {
 	for _, set := range sets.FlagSets {
 		all.AddFlagSet(set)
 	}
-	return o, all, all.Parse(args)
+	return all, all.Parse(args)
 }
 
 // AsManager is the usage in AddSome of a flag that must have the same value as for the manager.

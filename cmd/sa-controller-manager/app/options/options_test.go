@@ -14,8 +14,8 @@ import (
 // parse returns the options that args make, unvalidated.
 func parse(t *testing.T, args ...string) *Options {
 	t.Helper()
-	o, _, err := Parse(args)
-	if err != nil {
+	o := New()
+	if _, err := o.Parse(args); err != nil {
 		t.Fatalf("parse %q: %v", args, err)
 	}
 	return o

@@ -55,25 +55,6 @@ func TestValidate(t *testing.T) {
 
 		"--controllers=*,foo": {"--controllers " + unknownControllersError([]string{"foo"}).Error()},
 
-		// Serving.
-		"--secure-port=-1":      {"--secure-port -1 must be between 0 and 65535, inclusive; 0 turns secure serving off"},
-		"--tls-cert-file=a.crt": {`--tls-cert-file "a.crt" must go together with --tls-private-key-file`},
-		"--tls-cipher-suites=ROT13 --tls-min-version=VersionTLS99 --tls-curve-preferences=1 --http2-max-streams-per-connection=-1": {
-			"--http2-max-streams-per-connection -1 must not be negative",
-			`--tls-cipher-suites "ROT13" must be names of ciphers: Cipher suite ROT13 not supported or doesn't exist`,
-			`--tls-min-version "VersionTLS99" must be one of "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"`,
-			"--tls-curve-preferences [1] must be numbers of key exchanges: curve preference 1 is not supported by the current Go version",
-		},
-		"--authentication-token-webhook-cache-ttl=-1s --requestheader-uid-headers=X-Uid --requestheader-group-headers=a,": {
-			"--authentication-token-webhook-cache-ttl -1s must not be negative",
-			`--requestheader-group-headers "a," must not have an empty entry`,
-			`--requestheader-uid-headers "X-Uid" must have X-Remote-Uid among them`,
-		},
-		"--authorization-webhook-cache-authorized-ttl=-1ns --authorization-webhook-cache-unauthorized-ttl=-1ns": {
-			"--authorization-webhook-cache-authorized-ttl -1ns must not be negative",
-			"--authorization-webhook-cache-unauthorized-ttl -1ns must not be negative",
-		},
-
 		// Leader election.
 		"--leader-elect-resource-name=A --leader-elect-resource-namespace=kube.system": {
 			`--leader-elect-resource-name "A" must be the name of a Lease: ` + badSubdomain,
@@ -231,11 +212,10 @@ func TestValidate(t *testing.T) {
 		signer + "--external-signer-qps=0":   {"--external-signer-qps 0 must be a finite number greater than 0"},
 
 		// One run tells all, in the order of the help.
-		"--secure-port=-1 --token-secrets=x --kube-api-burst=-1 --webhook-port=-1 --logging-format=x": {
+		"--token-secrets=x --kube-api-burst=-1 --webhook-port=-1 --logging-format=x": {
 			"--kube-api-burst -1 must not be negative",
 			`--token-secrets "x" must be one of "auto", "manual"`,
 			"--webhook-port -1 must be between 0 and 65535, inclusive; 0 disables the webhook",
-			"--secure-port -1 must be between 0 and 65535, inclusive; 0 turns secure serving off",
 			`--logging-format "x" must be one of "text", "json"`,
 		},
 	}

@@ -50,10 +50,9 @@ func elects(f *flags) bool          { return f.LeaderElection.LeaderElect }
 func discoversIssuer(f *flags) bool { return f.Keys.Issuer() == "" }
 
 // delegatesAsItself reports whether the secure port asks with the identity of the process
-// who its clients are.
+// who its clients are, as it does by default.
 func delegatesAsItself(f *flags) bool {
-	own := f.Connection.Kubeconfig
-	return f.SecureServing.SecurePort != 0 && f.Authentication.Kubeconfig == own && f.Authorization.Kubeconfig == own
+	return f.SecurePort == nil || f.SecurePort.AsksWith(f.Connection.Kubeconfig)
 }
 
 func registers(f *flags) bool          { return f.Webhook.Registration != registration.None }

@@ -9,6 +9,7 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -25,7 +26,8 @@ var publishedRing = []string{
 // everything is a command line that asks for the whole table, but for static.
 func everything(t *testing.T) *options.Options {
 	t.Helper()
-	o, _, err := options.Parse([]string{
+	o := options.New()
+	_, err := o.Parse([]string{
 		"--service-account-key-ring=ring.yaml", "--webhook-registration=url",
 		"--pod-token=secret", "--account-template=template.yaml",
 	})
@@ -153,8 +155,9 @@ func TestUnusualRules(t *testing.T) {
 
 // nothing is a command line that turns every part off.
 func nothing() *options.Options {
-	o := options.New()
-	o.Generic.Controllers, o.Webhook.Port, o.SecureServing.SecurePort, o.LeaderElection.LeaderElect = nil, 0, 0, false
+	o := secureport.New()
+	secureport.Of(o).Serving.BindPort = 0
+	o.Generic.Controllers, o.Webhook.Port, o.LeaderElection.LeaderElect = nil, 0, false
 	return o
 }
 

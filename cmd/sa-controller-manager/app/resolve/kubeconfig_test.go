@@ -40,7 +40,8 @@ func edited(part, text string) []byte { return []byte(strings.ReplaceAll(kubecon
 
 func parse(t *testing.T, args ...string) *options.Options {
 	t.Helper()
-	o, _, err := options.Parse(args)
+	o := options.New()
+	_, err := o.Parse(args)
 	testutil.Must(t, err)
 	return o
 }

@@ -91,12 +91,11 @@ func TestControlPlane(t *testing.T) {
 			reason: "the upgrade had no patches", objects: []runtime.Object{inVersion("v1.37.2"), ours("static")}, change: leasing("a", time.Second),
 			want: []string{"apiserver-stock: kube-apiserver-cp"},
 		},
-		"ByURL": {
-			reason: "it was upgraded from v1.36", objects: []runtime.Object{inVersion("v1.37.2"), ours("url")}, change: leasing("a", time.Second),
-			want: []string{"registered-by-url: kube-apiserver-cp"},
-		},
-		"ByURLWithoutFiles": {
-			reason: "v1.36 needs an alpha gate", objects: []runtime.Object{inVersion("v1.36.3"), ours("url")}, change: leasing("a", time.Second),
+		"LeftToIt": {
+			reason: "one of the two runs it", change: leasing("a", time.Second), objects: []runtime.Object{
+				mirrorPod("kube-controller-manager", "--controllers=legacy-serviceaccount-token-cleaner-controller,serviceaccount,root-ca-cert-publisher"),
+				mirrorPod("sa-controller-manager", "--controllers=serviceaccount-token-controller"),
+			},
 		},
 		"Nowhere": {
 			reason: "a takeover of one of several before v1.37", objects: []runtime.Object{inVersion("v1.37.2"), ours("none")},

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
@@ -93,7 +92,7 @@ func (c *cluster) knownKeyIDs(ctx context.Context) (sets.Set[string], error) {
 
 // publishedIDs are those of the keys of a kube-apiserver, which get asks for a path.
 func publishedIDs(ctx context.Context, get func(context.Context, string) ([]byte, error)) (sets.Set[string], error) {
-	published, err := keys.OfCluster(ctx, get)
+	published, err := keyprobe.PublishedKeys(ctx, get)
 	ids := sets.New[string]()
 	for _, key := range published {
 		ids.Insert(key.ID)

@@ -31,11 +31,10 @@ takes a change within 15 s, without a restart.
 
 One key is always ahead: the next key is published long before it signs.
 
-Every command may be interrupted and run again. One that refuses says what to do. Change the
-ring on one control-plane node and bring the file to the others with "keys import".
+Every command may be interrupted and run again. Change the ring on one control-plane node and
+bring the file to the others with "keys import".
 
-Exit code: 0 if it is done or nothing is to be done, 1 if it was refused or could not be
-done, and 2 if "list" has found something that is wrong.`
+Exit code: 0 if it is done or nothing is to be done, 1 if not, 2 if "list" has findings.`
 
 // commandOptions are the flags that the commands share.
 type commandOptions struct {
@@ -84,13 +83,11 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc) *commandOption
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
 		"Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
 	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,
-		"`URL` of a kube-apiserver, as in --master; name each of them once. Without it those behind the Service kubernetes are asked, "+
-			"each at its own address.")
+		"`URL` of a kube-apiserver, as in --master; name each of them once. Without it those behind the Service kubernetes are asked.")
 	cmd.Flags().StringVar(&o.account, "account", o.account,
 		"ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
-		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
-			"Without such a limit, the longest life that users have asked for, and at least the year (8760h) that Pods get. A prune needs it.")
+		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or what users have asked for and 8760h for Pods.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")
 	return o
 }

@@ -27,12 +27,10 @@ func newExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export --kubeadm",
 		Short: "Write the key files that kube-apiserver reads",
-		Long: `Write kubeadm's two files: sa.pub with all public keys, so that a kube-apiserver that is
-restarted accepts the next key before it signs, and then sa.key with the key that signs. The first key
-of sa.pub is that of sa.key, because kubeadm compares them when a control-plane node joins. If
-another process has the key that signs, sa.key stays as it is; if that process is lost, --new-key
-writes a new RSA key, with which the components sign after "kubeadm handback": copy both files to
-the other nodes. Modes and owners stay; a new sa.key gets mode 0600.`,
+		Long: `Write kubeadm's two files: sa.pub with all public keys, that of sa.key first, and then sa.key
+with the key that signs. If another process has that, sa.key stays as it is; if that process is
+lost, --new-key writes a new RSA key, with which the components sign after "kubeadm handback":
+copy both files to the other nodes. Modes and owners stay; a new sa.key gets mode 0600.`,
 		Example: `  sa-controller-manager keys export --service-account-key-ring=ring.json --kubeadm`,
 		Args:    cli.NoArguments,
 	}
@@ -55,30 +53,20 @@ the other nodes. Modes and owners stay; a new sa.key gets mode 0600.`,
 	return cmd
 }
 
-const importExamples = `  # On the second node, with a copy of the first one's ring.
-  sa-controller-manager keys import --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json copy.json
-
-  # The ring was changed on both nodes. Then bring the result to the node that the copy is from.
-  sa-controller-manager keys import --service-account-key-ring=ring.json --join-fork copy.json`
-
 // newImportCommand imports the ring of another node.
 func newImportCommand(client cli.ClientFunc) *cobra.Command {
 	var options operator.ImportOptions
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Replace the ring by a newer copy of it, such as that of another node",
-		Long: `Replace the ring by a newer copy of it, such as that of the node on which it is rotated. If there is
-none, it is made. A copy is refused that is older, or that has not come from the ring that is
-here; with --kubeconfig also one that is older than the ring that this host has used, or that
-has come from no ring that is published.
+		Long: `Replace the ring by a newer copy of it. If there is none, it is made. A copy is refused that has
+not come from the ring that is here; with --kubeconfig also one that is older than the ring
+that this host has used, or that has come from no ring that is published.
 
---join-fork is the way out of a ring that was changed in two places: the ring here goes on
-signing with its key, and the keys that only the copy has become retired ones. Bring the
-result to the place that the copy is from. --accept-older makes a backup the newest ring
-where no host has a newer one.
-
+--join-fork is the way out of a ring that was changed in two places: the keys that only the
+copy has become retired ones. Bring the result to the place that the copy is from.
 The FILE has private keys. Remove it when it is imported.`,
-		Example: importExamples,
+		Example: `  sa-controller-manager keys import --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json copy.json`,
 		Args:    cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)

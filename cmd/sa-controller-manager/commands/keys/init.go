@@ -16,13 +16,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-const initExamples = `  # Take over the key that kube-controller-manager signs with. Tokens stay as they are.
-  sa-controller-manager keys init --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json \
-    --from-private-key-file=/etc/kubernetes/pki/sa.key
-
-  # With what kube-apiserver verifies with besides.
-  sa-controller-manager keys init --service-account-key-ring=ring.json \
-    --from-private-key-file=sa.key --service-account-key-file=old.pub
+const initExamples = `  # With the key that kube-controller-manager signs with.
+  sa-controller-manager keys init --service-account-key-ring=ring.json --from-private-key-file=sa.key
 
   # A new cluster.
   sa-controller-manager keys init --service-account-key-ring=ring.json --algorithm=P-256`
@@ -38,12 +33,10 @@ func newInitCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Make a key ring. The file must not be there yet. With --kubeconfig it is refused while
 another host has a ring: that one is to be copied and imported.
 
-With --from-private-key-file the first private key of that file signs, as it did before:
-every token goes on being valid. Further keys of the file become retired keys. Without it a
-new key is made, which kube-apiserver must be given first. With --key=kep740:NAME a process of
-this host has the key, such as sa-kms-signer; it
-is tried before. Keys of --service-account-key-file become retired keys: they verify. A
-next key of the same kind is made, unless --next-key names another one.`,
+With --from-private-key-file the first private key of that file signs, as it did before, and
+further ones become retired keys. --key=kep740:NAME is a key of a process of this host, such
+as sa-kms-signer. A new key must be given to kube-apiserver first. Keys of
+--service-account-key-file become retired keys. A next key of the same kind is made.`,
 		Example: initExamples,
 	}
 	o := newCommandOptions(cmd, client)
@@ -92,8 +85,7 @@ type newKey struct{ operator.Successor }
 func (k *newKey) addFlags(cmd *cobra.Command, algorithm string) {
 	cmd.Flags().StringVar(&k.Algorithm, "algorithm", k.Algorithm, algorithm)
 	cmd.Flags().StringVar(&k.Signer, "key", k.Signer,
-		"`kep740:NAME` of a process of this host that has the key and serves it on a unix socket. --service-account-key-sockets says where. "+
-			"The ring gets the public half.")
+		"`kep740:NAME` of a process of this host that has the key, on a unix socket of --service-account-key-sockets.")
 	cmd.Flags().BoolVar(&k.BoundOnly, "bound-tokens-only", k.BoundOnly,
 		"Take a key of --key although its process refuses to sign the tokens of Secrets. The token controller must not run then.")
 	cli.AddCompletion(cmd, "algorithm", signing.KeyKinds()...)

@@ -22,53 +22,40 @@ import (
 
 const jwksDescription = `Print the keys that tokens are verified with as a JSON Web Key Set (RFC 7517), for
 relying parties outside of the cluster: the same bytes for each key as kube-apiserver's
-` + signing.JWKSPath + `. Only public halves are in it. With --discovery it is the OpenID
-Connect discovery document, to be published at the issuer's
-` + signing.DiscoveryPath + `.
+` + signing.JWKSPath + `. Only public halves are in it.
 
-With --check nothing is printed to be published. What is published already is compared
-with the keys:
+With --check what is published already is compared with the keys:
 
   missing   a key is not published: relying parties refuse its tokens
   extra     a key is published that is none of ours: its tokens are accepted
   differs   another key or algorithm is published under a key's ID
   leaked    the document holds the private half of a key: rotate at once
 
-A URL must be https. It is asked once, without credentials, and redirected thrice at most.
-
-Exit code: 0, with --check if all keys are the same; 2 if they are not; 1 if something
-could not be read. No permission is needed in a cluster, but for --check=cluster: to get
-` + signing.JWKSPath + `, which the ClusterRole system:service-account-issuer-discovery grants.`
+A URL must be https. It is asked without credentials. Exit code: 2 if a key is not the same.
+--check=cluster needs what the ClusterRole system:service-account-issuer-discovery grants.`
 
 const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
   sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json
 
-  # The document that leads to it.
-  sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub \
-    --discovery --service-account-issuer=https://issuer.example.com --jwks-uri=https://issuer.example.com/keys.json
+  # Are the keys published as they should be? By kube-apiserver?
+  sa-controller-manager keys jwks --service-account-private-key-file=sa.key --check=https://issuer.example.com/keys.json
+  sa-controller-manager keys jwks --service-account-private-key-file=sa.key --check=cluster --kubeconfig=admin.conf`
 
-  # Is it published as it should be? By kube-apiserver?
-  sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
-    --check=https://issuer.example.com/keys.json
-  sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
-    --check=cluster --kubeconfig=/etc/kubernetes/admin.conf`
+// checkTimeout is how long --check may take.
+const checkTimeout = 10 * time.Second
 
 // jwksOptions are the flags of "keys jwks".
 type jwksOptions struct {
 	connection options.Connection
 	keys       options.Keys
-	discovery  bool
-	issuer     string
-	uri        string
 	check      string
 	caFile     string
-	timeout    time.Duration
 	output     cli.Output
 }
 
 // NewJWKSCommand is the command "keys jwks", which the kubectl plugin has too.
 func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
-	o := &jwksOptions{timeout: 10 * time.Second}
+	o := &jwksOptions{}
 	cmd := &cobra.Command{
 		Use:     "jwks",
 		Short:   "Print the public keys for relying parties, or compare what is published with them",
@@ -81,15 +68,9 @@ func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
 	})
 	AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
-	cmd.Flags().BoolVar(&o.discovery, "discovery", o.discovery, "Print the OpenID Connect discovery document instead.")
-	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
-		"With --discovery: `URL` of the issuer, as kube-apiserver has it first.")
-	cmd.Flags().StringVar(&o.uri, "jwks-uri", o.uri,
-		"With --discovery: `URL` at which the JWKS is published. Without it, "+signing.JWKSPath+" below the issuer.")
 	cmd.Flags().StringVar(&o.check, "check", o.check, "Compare the JWKS at this `place` with the keys: an https URL, a file, "+
 		"or \"cluster\" for kube-apiserver's.")
 	AddCAFile(cmd, &o.caFile)
-	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --check may take.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")
 	cmd.Flags().Lookup("output").Usage = "With --check, the format: \"table\", \"json\" or \"yaml\"."
 	return cmd
@@ -100,19 +81,6 @@ func (o *jwksOptions) validate(cmd *cobra.Command) []error {
 	if cmd.Flags().Changed("output") && o.check == "" {
 		p.Add("output", o.output.Format, "is for --check; a JWKS is always JSON")
 	}
-	if o.discovery && o.check != "" {
-		p.Add("discovery", o.discovery, "and --check exclude each other")
-	}
-	if o.discovery && o.issuer == "" {
-		p.Add("service-account-issuer", o.issuer, "must be the URL of the issuer")
-	}
-	if !o.discovery && o.issuer != "" {
-		p.Add("service-account-issuer", o.issuer, "is for --discovery")
-	}
-	if !o.discovery && o.uri != "" {
-		p.Add("jwks-uri", o.uri, "is for --discovery")
-	}
-	p.Positive("timeout", o.timeout)
 	return append(p, o.keys.Validate()...)
 }
 
@@ -127,12 +95,7 @@ func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, st
 	if o.check != "" {
 		return o.compare(ctx, client, ring, stdout, stderr)
 	}
-	var document []byte
-	if o.discovery {
-		document, err = signing.MarshalDiscovery(o.issuer, o.uri, Public(ring))
-	} else {
-		document, err = signing.MarshalJWKS(Public(ring))
-	}
+	document, err := signing.MarshalJWKS(Public(ring))
 	if err != nil {
 		return err
 	}
@@ -141,7 +104,7 @@ func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, st
 }
 
 func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring []signing.Key, stdout, stderr io.Writer) error {
-	ctx, cancel := cli.AnswerWithin(ctx, o.timeout)
+	ctx, cancel := cli.AnswerWithin(ctx, checkTimeout)
 	defer cancel()
 	published, err := ReadPublished(ctx, client, &o.connection, o.check, o.caFile)
 	if err != nil {
@@ -212,18 +175,16 @@ func Print(w io.Writer, lines []Line, output string) error {
 		printers.Head
 		Keys []Line `json:"keys"`
 	}{printers.Of("KeyComparison"), lines}
-	return printers.Document(w, output, document, func() string { return table(lines) })
-}
-
-func table(lines []Line) string {
-	var b strings.Builder
-	table := printers.Table(&b)
-	fmt.Fprintln(table, "KEY-ID\tALGORITHM\tSTATE\tRESULT\tDETAIL")
-	for _, line := range lines {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n",
-			printers.OrNone(line.ID), printers.OrNone(line.Algorithm), printers.OrNone(string(line.State)), line.Result,
-			printers.Printable(line.Detail))
-	}
-	table.Flush()
-	return b.String()
+	return printers.Document(w, output, document, func() string {
+		var b strings.Builder
+		table := printers.Table(&b)
+		fmt.Fprintln(table, "KEY-ID\tALGORITHM\tSTATE\tRESULT\tDETAIL")
+		for _, line := range lines {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n",
+				printers.OrNone(line.ID), printers.OrNone(line.Algorithm), printers.OrNone(string(line.State)), line.Result,
+				printers.Printable(line.Detail))
+		}
+		table.Flush()
+		return b.String()
+	})
 }

@@ -24,27 +24,8 @@ func TestJWKS(t *testing.T) {
 		stdout string // in full, or its beginning with ...
 		stderr string
 	}{
-		"document": {nil, 0, both, ""},
-		"discovery": {
-			[]string{"--discovery", "--service-account-issuer=https://a"}, 0,
-			`{"issuer":"https://a","jwks_uri":"https://a/openid/v1/jwks","response_types_supported":["id_token"],` +
-				`"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["ES256","ES384"]}` + "\n",
-			"",
-		},
-		"plain issuer": {
-			[]string{"--discovery", "--service-account-issuer=kubernetes"}, 1, "",
-			"Error: the issuer must be an https URL, such as https://example.com\n",
-		},
-		"no issuer": {[]string{"--discovery"}, 1, "", "Error: --service-account-issuer \"\" must be the URL of the issuer\n"},
-		"idle issuer": {
-			[]string{"--service-account-issuer=https://a"}, 1, "", "Error: --service-account-issuer \"https://a\" is for --discovery\n",
-		},
-		"idle URI":    {[]string{"--jwks-uri=https://a"}, 1, "", "Error: --jwks-uri \"https://a\" is for --discovery\n"},
+		"document":    {nil, 0, both, ""},
 		"idle format": {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
-		"both": {
-			[]string{"--discovery", "--service-account-issuer=https://a", "--check=x"}, 1, "",
-			"Error: --discovery true and --check exclude each other\n",
-		},
 		"same": {
 			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P384(), testkeys.P256()))}, 0, "KEY-ID...", "",
 		},

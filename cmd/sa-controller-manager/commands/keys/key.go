@@ -15,7 +15,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
@@ -146,7 +146,7 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 		if err != nil {
 			return nil, err
 		}
-		return OfCluster(ctx, apiservers.Getter(connected))
+		return keyprobe.PublishedKeys(ctx, apiservers.Getter(connected))
 	}
 	reader, err := readerOf(caFile)
 	if err != nil {
@@ -172,9 +172,4 @@ func readerOf(caFile string) (*published.Reader, error) {
 	}
 	roots, err := cli.ReadFile(options.PublishedCAFileFlag, caFile, cert.NewPoolFromBytes)
 	return &published.Reader{Roots: roots}, err
-}
-
-// OfCluster reads the keys that kube-apiserver publishes. get asks it for a path.
-func OfCluster(ctx context.Context, get func(ctx context.Context, path string) ([]byte, error)) ([]signing.PublicKey, error) {
-	return operator.PublishedBy(ctx, get)
 }

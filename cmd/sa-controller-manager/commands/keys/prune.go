@@ -16,9 +16,6 @@ import (
 	"sa-controller-manager/controllers/keyring/operator"
 )
 
-const pruneExamples = `  # Which retired keys could go?
-  sa-controller-manager keys prune --service-account-key-ring=ring.json --kubeconfig=admin.conf --longest-token-lifetime=8760h --dry-run`
-
 func newPruneCommand(client cli.ClientFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
@@ -29,7 +26,7 @@ kube-apiserver signs with it), and for a day while "keys rollback" may go back t
 
 What verifies with the key ring refuses tokens of a removed key. A kube-apiserver with key
 files of its own accepts them until it is restarted without the key.`,
-		Example: pruneExamples,
+		Example: `  sa-controller-manager keys prune --service-account-key-ring=ring.json --longest-token-lifetime=8760h --dry-run`,
 	}
 	o := newCommandOptions(cmd, client)
 	o.asks = true
@@ -50,17 +47,14 @@ func newRevokeCommand(client cli.ClientFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke KEY-ID...|--active",
 		Short: "Have nothing accept keys that have leaked",
-		Long: `Have nothing accept keys of any role, for good: they do not come back by a verification key
-file, a copy, a backup or another ring. If the active key is among them, the next one signs;
+		Long: `Have nothing accept keys of any role, for good. If the active key is among them, the next one signs;
 if that is named too, a new one. --active names the key that the newest published ring signs
 with, unless that signs because another one was revoked: the command may be run again, and
-then only checks what is left to do. "keys list" prints it for a file that has leaked.
+then only checks what is left to do.
 
 The revocation is published first, and every host with the external signer follows without a
 copy. The exit code is 0 when each known kube-apiserver was asked and none has the keys. What
-is left to do is printed. Token Secrets of the keys are filled again.
-
-On a terminal the command asks for confirmation. Elsewhere it wants --yes.`,
+is left to do is printed. On a terminal the command asks for confirmation.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)
@@ -76,12 +70,10 @@ On a terminal the command asks for confirmation. Elsewhere it wants --yes.`,
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
 		options.IDs, options.Without = o.args, o.without
 		options.Confirm = func(ctx context.Context, warning string) error {
-			if o.connection.DryRun {
-				fmt.Fprintf(cmd.ErrOrStderr(), "In a dry run %s.\n", warning)
-			} else if !yes {
-				return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
+			if yes || o.connection.DryRun {
+				return nil
 			}
-			return nil
+			return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
 		}
 		notes, err := op.Revoke(ctx, options)
 		return noted(cmd, notes, err)
@@ -101,9 +93,8 @@ func newForgetCommand(client cli.ClientFunc) *cobra.Command {
 		Use:   "forget HOST",
 		Short: "Forget a host that is gone for good, so that no step waits for it",
 		Long: `Forget a host that is gone for good: its published key ring and its kube-apiserver. Until then
-"rotate", "revoke" and "prune" want to hear from it, however long it is away, because it may
-come back with the keys that it had. A host whose Node is deleted is forgotten by itself. One
-that lives is back within a minute.`,
+"rotate", "revoke" and "prune" want to hear from it, however long it is away. A host whose
+Node is deleted is forgotten by itself. One that lives is back within a minute.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)

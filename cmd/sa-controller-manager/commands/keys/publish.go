@@ -16,14 +16,12 @@ import (
 	"sa-controller-manager/signing/ring"
 )
 
-const publishExamples = `  # Once, for a web server.
+const publishExamples = `  # For a web server.
   sa-controller-manager keys publish --service-account-key-ring=ring.json \
     --service-account-issuer=https://issuer.example.com --publish-keys=file:///srv/issuer
 
-  # For a workload identity pool of GCP, which takes an uploaded JWKS.
-  sa-controller-manager keys publish --service-account-key-ring=ring.json >keys.json
-  gcloud iam workload-identity-pools providers update-oidc PROVIDER --workload-identity-pool=POOL \
-    --location=global --jwk-json-path=keys.json`
+  # For what takes an uploaded JWKS, such as a workload identity pool of GCP.
+  sa-controller-manager keys publish --service-account-key-ring=ring.json >keys.json`
 
 // publishOptions are the flags of "keys publish".
 type publishOptions struct {
@@ -39,10 +37,8 @@ func newPublishCommand() *cobra.Command {
 		Use:   "publish",
 		Short: "Publish the keys once for relying parties",
 		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
-does all the time with the same flag, and print the JWKS, such as for an upload.
-
-Documents of another issuer stay, unless --replace is given: then its relying parties
-refuse its tokens.`,
+does all the time with the same flag, and print the JWKS. Documents of another issuer stay,
+unless --replace is given: then its relying parties refuse its tokens.`,
 		Example: publishExamples,
 		Args:    cli.NoArguments,
 	}

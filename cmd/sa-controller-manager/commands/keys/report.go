@@ -64,7 +64,7 @@ func newReport(ctx context.Context, o *operator.Operator, flags string) (*Report
 	}
 	report := &Report{
 		Head: printers.Of("KeyRingReport"), File: o.File.Path(), ReadOnly: o.File.Writable() != nil,
-		Generation: state.Generation, Previous: state.Previous, Keys: []KeyReport{}, Findings: looseMode(o.File),
+		Generation: state.Generation, Previous: state.Previous, Keys: []KeyReport{}, Findings: looseModes(o.File),
 	}
 	for _, key := range state.Keys {
 		line := KeyReport{Key: key}
@@ -133,29 +133,28 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	return nil
 }
 
-// looseMode finds a file with private keys that other users may read, or replace. The mode of a file in a mounted
+var (
+	fileReadable = check.Fact{
+		Code: "key-file-readable", Message: "{path}, with private keys, has mode {mode} and others may read it", Remedy: "chmod 600 {path}",
+	}
+	directoryWritable = check.Fact{
+		Code: "key-directory-writable", Message: "{path}, with the key ring, has mode {mode} and others may replace the ring",
+		Remedy: "chmod go-w {path}",
+	}
+)
+
+// looseModes finds a file with private keys that other users may read, or replace. The mode of a file in a mounted
 // Secret says nothing: access to the volume is decided elsewhere.
-func looseMode(file *ring.File) []check.Finding {
+func looseModes(file *ring.File) []check.Finding {
 	findings := []check.Finding{}
-	path := file.Path()
-	if file.Writable() != nil {
-		return findings
+	loose := func(fact check.Fact, path string, bits os.FileMode) {
+		info, err := os.Stat(path)
+		if err == nil && file.Writable() == nil && info.Mode().Perm()&bits != 0 && info.Mode()&os.ModeSticky == 0 {
+			findings = append(findings, fact.Found("{path}", path, "{mode}", fmt.Sprintf("%#o", info.Mode().Perm())))
+		}
 	}
-	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-		findings = append(findings, check.Finding{
-			Code:    "key-file-readable",
-			Message: fmt.Sprintf("%s, with private keys, has mode %#o and others may read it", path, info.Mode().Perm()),
-			Remedy:  "chmod 600 " + path,
-		})
-	}
-	dir := filepath.Dir(path)
-	if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0 {
-		findings = append(findings, check.Finding{
-			Code:    "key-directory-writable",
-			Message: fmt.Sprintf("%s, with the key ring, has mode %#o and others may replace the ring", dir, info.Mode().Perm()),
-			Remedy:  "chmod go-w " + dir,
-		})
-	}
+	loose(fileReadable, file.Path(), 0o077)
+	loose(directoryWritable, filepath.Dir(file.Path()), 0o022)
 	return findings
 }
 
@@ -202,12 +201,11 @@ func (r *Report) table() string {
 
 // since returns when the key took its role.
 func (k KeyReport) since() time.Time {
-	switch k.Role {
-	case signing.Active:
-		return k.ActivatedAt
-	case signing.Retired:
+	if !k.RetiredAt.IsZero() {
 		return k.RetiredAt
-	case signing.Next, signing.VerifyOnly:
+	}
+	if !k.ActivatedAt.IsZero() {
+		return k.ActivatedAt
 	}
 	return k.PublishedAt
 }

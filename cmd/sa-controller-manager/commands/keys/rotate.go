@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,23 +24,18 @@ const rotateExamples = `  # Sign with the next key, as soon as that breaks nothi
     --if-older-than=2160h --prune --longest-token-lifetime=8760h`
 
 const rotateDescription = `Sign with the next key from now on. The active key is retired and verifies only; a new next
-key of the same kind is made. Then bring the ring to the other hosts, in any order: until
-it is there, each of them signs with the key that it has.
+key of the same kind is made. Then bring the ring to the other hosts, in any order.
 
-It is refused, with the way out, unless this ring is the newest, every host that was ever seen has the
-next key and can sign with it, every kube-apiserver that was ever seen accepts it, and caches
-and relying parties have it: --cache-age, --published-issuer. A host that is away counts, until
-"keys forget" or --without-host says that it does not come back.
+It is refused unless this ring is the newest, every host that was ever seen has the next key
+and can sign with it, every kube-apiserver that was ever seen accepts it, and caches and
+relying parties have it. A host that is away counts until "keys forget" or --without-host.
 
 While no host could sign with the active key for ten minutes, caches do not count, as with
---force, unless a timer gives --if-older-than.
-
-With --if-older-than a timer may run this as often as it likes: it exits with 0 while the
-active key is young, and with 1 if a rotation is due and refused.`
+--force, unless a timer gives --if-older-than: then it exits with 0 while the active key is
+young, and with 1 if a rotation is due and refused.`
 
 func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 	var rotate operator.RotateOptions
-	var olderThan time.Duration
 	var prune bool
 	var published options.Published
 	cmd := &cobra.Command{
@@ -61,13 +55,13 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 		"Wait for caches, for a host that does not have the next key yet, and for kube-apiserver.")
 	cmd.Flags().BoolVar(&rotate.Force, "force", rotate.Force,
 		"Do not wait for caches: what verifies with an older copy of the key set refuses new tokens. Every other refusal stays.")
-	cmd.Flags().DurationVar(&olderThan, "if-older-than", olderThan, "Do nothing while the active key signs for less than this.")
+	cmd.Flags().DurationVar(&rotate.OlderThan, "if-older-than", rotate.OlderThan, "Do nothing while the active key signs for less than this.")
 	cmd.Flags().BoolVar(&prune, "prune", prune,
 		"Then remove the retired keys that nothing needs, as \"keys prune\" does. It is no error if one stays.")
 	check := func(p *options.Problems) {
 		rotate.Next, rotate.Without, rotate.Wait = o.successor(), o.without, rotate.Wait && !o.connection.DryRun
 		p.NotNegative("cache-age", o.policy.CacheAge)
-		p.NotNegative("if-older-than", olderThan)
+		p.NotNegative("if-older-than", rotate.OlderThan)
 		*p = append(*p, published.Validate()...)
 		if prune {
 			o.needsLifetime(p, cmd)
@@ -78,36 +72,15 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		op.Relying = operator.Relying{Issuers: published.Issuers, Read: reader.Issuer}
-		state, err := op.File.Read()
-		if err != nil {
-			return err
-		}
-		if olderThan == 0 { // a timer never rotates under relying parties
-			rotate.Lost = func(caches error) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "As with --force: no host could sign with the active key for ten minutes, and %v.\n", caches)
+		op.Issuers, op.ReadIssuer = published.Issuers, reader.Issuer
+		err = op.Rotate(ctx, rotate)
+		if prune && (err == nil || ring.IsDone(err)) {
+			var kept error
+			if o.pruned, kept = op.Prune(ctx, o.without...); kept != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was pruned: %v.\n", kept)
 			}
 		}
-		// A key that was activated in the future is of a wrong clock: it may be as old as any.
-		active := state.Active()
-		if age := op.Clock.Since(active.ActivatedAt); olderThan > 0 && age < olderThan && age > -ring.ClockSkew {
-			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: key %s is active since %s, which is less than %s.\n",
-				active.ID, timeWord(active.ActivatedAt), olderThan)
-		} else if err := op.Rotate(ctx, rotate); err != nil {
-			return fmt.Errorf("%w; key %s is active since %s", err, active.ID, timeWord(active.ActivatedAt))
-		} else if state, err = op.File.Read(); err == nil {
-			text := "no key"
-			if next, ok := state.Next(); ok {
-				text = "key " + next.ID
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Rotated: key %s signs, %s is next.\n", state.Active().ID, text)
-		}
-		if prune {
-			if o.pruned, err = op.Prune(ctx, o.without...); err != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was pruned: %v.\n", err)
-			}
-		}
-		return nil
+		return err
 	})
 }
 
@@ -118,11 +91,10 @@ func newNextCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Make or replace the next key",
 		Long: `Make the next key, or replace it by one of another kind: --algorithm for a key in the file,
 --key=kep740:NAME for one of another process, and without either one of the kind of the
-active key. The key that it replaces has never signed. If the next key is of that kind
-already, nothing is changed. The key that it replaces need not be available.
+active key. If the next key is of that kind already, nothing is changed.
 
 Then bring the ring to the other hosts, give it to a kube-apiserver with key files ("keys
-export --kubeadm") and restart that: "keys rotate" waits for all of them.`,
+export --kubeadm") and restart that.`,
 	}
 	o := newCommandOptions(cmd, client)
 	key.addFlags(cmd, "Kind of the new key; that of the active one if not given.")
@@ -141,16 +113,13 @@ func newRollbackCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Go back to the key that signed before the last rotation",
 		Long: `Go back to the key that the last "keys rotate" retired, once. The key that signs now is
 retired: its tokens stay valid. As for a rotation, every known host must have the key and be
-able to sign with it, and every kube-apiserver must accept it. If the next key is of
-another kind, it is replaced too: it would lead to what was just undone.`,
+able to sign with it, and every kube-apiserver must accept it. A next key of another kind is
+withdrawn, because it would lead to what was just undone: "keys next" makes another one.`,
 	}
 	o := newCommandOptions(cmd, client)
 	o.asks = true
-	o.addNextKey(cmd, "the next key, if that has to be replaced")
 	o.addWithoutHost(cmd)
-	return o.steps(cmd, nil, func(ctx context.Context, op *operator.Operator) error {
-		return op.Rollback(ctx, o.successor(), o.without)
-	})
+	return o.steps(cmd, nil, func(ctx context.Context, op *operator.Operator) error { return op.Rollback(ctx, o.without) })
 }
 
 func (o *commandOptions) addNextKey(cmd *cobra.Command, what string) {

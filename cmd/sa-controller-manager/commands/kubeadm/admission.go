@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
@@ -87,17 +86,4 @@ func (c *Config) unrestricted(ctx context.Context) error {
 		}
 	}
 	return errors.Join(podpolicy.Completion.Delete(ctx, c.Client), podpolicy.Refusal.Delete(ctx, c.Client))
-}
-
-// unbind switches the webhook off again after a first step that failed: its process may end at any time,
-// and then Pods would be refused.
-func (c *Config) unbind(ctx context.Context) error {
-	if registration.IsActive(ctx, c.Client) != nil {
-		return nil //nolint:nilerr // it binds nothing
-	}
-	if err := registration.Unregister(ctx, c.Client); err != nil {
-		return fmt.Errorf("the webhook is bound, and could not be unregistered: %w; run: sa-controller-manager webhook unregister"+
-			adminFlags, err)
-	}
-	return errors.New("the webhook was bound, and is unregistered again; sa-controller-manager webhook register lets it in")
 }

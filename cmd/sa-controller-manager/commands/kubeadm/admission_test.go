@@ -13,8 +13,6 @@ import (
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/podpolicy/podpolicytest"
-	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
@@ -46,18 +44,8 @@ func TestCheckPlugin(t *testing.T) {
 		})
 	}
 	p := newControlPlane(t, "v1.37")
-	p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-failure-policy=Ignore", "--webhook-registration=url"}))
+	p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-failure-policy=Ignore", "--webhook-registration=static"}))
 	p.refuses(t, "a takeover", Takeover, "--webhook-failure-policy=Ignore")
-}
-
-// TestUnbind: a first step that failed leaves no webhook behind whose process may end.
-func TestUnbind(t *testing.T) {
-	t.Parallel()
-	bound := fake.NewClientset(clitest.Configurations(nil, 1)...)
-	c := Config{Client: bound}
-	wantError(t, "what was done", c.unbind(t.Context()), "is unregistered again")
-	testutil.Must(t, registration.IsInactive(t.Context(), bound))
-	testutil.Must(t, (&Config{Client: fake.NewClientset()}).unbind(t.Context()))
 }
 
 // TestUnrestricted: the policy goes with the last kube-apiserver that has no plugin.

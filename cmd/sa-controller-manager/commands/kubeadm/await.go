@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
@@ -119,16 +118,6 @@ func isOf(pod *corev1.Pod, manifest []byte) bool {
 	return slices.EqualFunc(pod.Spec.Volumes, wanted.Spec.Volumes, func(a, b corev1.Volume) bool {
 		return a.Name == b.Name && (a.HostPath == nil) == (b.HostPath == nil) && (a.HostPath == nil || a.HostPath.Path == b.HostPath.Path)
 	})
-}
-
-// bound checks that the webhook is bound. Our process binds it only after kube-apiserver has called it.
-func (c *Config) bound(ctx context.Context) error {
-	err := registration.IsActive(ctx, c.Client)
-	if errors.Is(err, registration.ErrOff) {
-		const register = "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf"
-		return cli.Permanent(fmt.Errorf("%w; %s lets it in again", err, register))
-	}
-	return err
 }
 
 // healthy asks /readyz of our process. Its certificate is self-signed, and the answer is not secret.

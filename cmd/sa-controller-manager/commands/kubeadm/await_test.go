@@ -19,7 +19,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
@@ -31,22 +30,17 @@ func TestChecks(t *testing.T) {
 	t.Parallel()
 	command := []string{component.APIServer, "--a=1"}
 	runs := func(c *Config) cli.Check { return c.runs(component.APIServer, command) }
-	pluginOn := func(c *Config) cli.Check { return c.pluginOn }
-	isBound := func(c *Config) cli.Check { return c.bound }
 	deleted := mirror(component.APIServer, "n", true, command...)
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x/y"}
 	on := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
-	off := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount")
-	bound, switchedOff := clitest.Configurations(nil, 1), map[string]string{registration.Annotation: registration.AnnotationOff}
 	waits := mirror(component.APIServer, "n", false, command...)
 	waits.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
 		Reason: "CrashLoopBackOff", Message: "back-off 2m40s restarting failed container",
 	}}}}
 	for name, tc := range map[string]struct {
-		check     func(*Config) cli.Check
-		objects   []runtime.Object
-		want      string
-		permanent bool
+		check   func(*Config) cli.Check
+		objects []runtime.Object
+		want    string
 	}{
 		"Runs":   {check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", true, command...)}},
 		"NoPod":  {check: runs, want: `pods "kube-apiserver-n" not found`},
@@ -60,24 +54,12 @@ func TestChecks(t *testing.T) {
 			want: "the Pod kube-apiserver-n is not ready yet: CrashLoopBackOff: back-off 2m40s restarting",
 		},
 		"OnItsLast": {check: runs, objects: []runtime.Object{deleted}, want: "the Pod kube-apiserver-n is not ready yet"},
-		"PluginOn":  {check: pluginOn, objects: []runtime.Object{bound[1], on}},
-		"PluginOff": {
-			check: pluginOn, objects: []runtime.Object{bound[1], off}, want: "kube-apiserver has no ServiceAccount plugin", permanent: true,
-		},
-		"PluginOffAndUnbound": {check: pluginOn, objects: []runtime.Object{off}},
-		"PluginNotShown":      {check: pluginOn, objects: bound, want: `pods "kube-apiserver-n" not found`},
-		"Bound":               {check: isBound, objects: bound},
-		"NotBound":            {check: isBound, objects: clitest.Configurations(nil, 0), want: "binds no webhook yet"},
-		"SwitchedOff": {
-			check: isBound, objects: clitest.Configurations(switchedOff, 0), permanent: true,
-			want: "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again",
-		},
 	} {
 		c := Config{Node: "n", Client: fake.NewClientset(tc.objects...)}
 		err := tc.check(&c)(t.Context())
 		wantError(t, name, err, tc.want)
-		if cli.IsPermanent(err) != tc.permanent {
-			t.Errorf("%s: permanent: %t", name, !tc.permanent)
+		if cli.IsPermanent(err) {
+			t.Errorf("%s: permanent", name)
 		}
 	}
 }
@@ -147,18 +129,24 @@ func listening(t *testing.T, query string, status int, body string) string {
 	return fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d]\n", server.Listener.Addr().(*net.TCPAddr).Port)
 }
 
-// Without kube-apiserver nothing can be said about the webhook, and so nothing be done.
-func TestHandbackKeepsTheManagerWithoutAnAPI(t *testing.T) {
+// TestHandbackKeepsTheManager while the API binds a webhook, or nothing can be said about that.
+func TestHandbackKeepsTheManager(t *testing.T) {
 	t.Parallel()
-	p := newControlPlane(t, "v1.37")
-	p.writeSteps(t, takeover, 3)
-	client := fake.NewClientset()
-	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })
-	p.config.DryRun, p.config.Client, p.config.Steps = false, client, []string{StepManager}
-	err := Handback(t.Context(), p.config)
-	wantError(t, "Handback", err, "step 1, manager: it did not come within 1ms: read the MutatingWebhookConfiguration")
-	if _, there := p.files(t)[ownFile]; !there {
-		t.Error("the manifest is gone, and kube-apiserver may call the webhook")
+	away := fake.NewClientset()
+	away.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })
+	for want, client := range map[string]*fake.Clientset{
+		"read the MutatingWebhookConfiguration": away,
+		"the MutatingWebhookConfiguration 00-sa-controller-manager still binds a webhook; run: " +
+			"sa-controller-manager webhook unregister --kubeconfig=": fake.NewClientset(clitest.Configurations(nil, 1)...),
+	} {
+		p := newControlPlane(t, "v1.37")
+		p.writeSteps(t, takeover, all)
+		p.writeSteps(t, handback, 2)
+		p.config.DryRun, p.config.Client, p.config.Steps = false, client, []string{StepManager}
+		wantError(t, "Handback", Handback(t.Context(), p.config), "step 1, manager: it did not come within 1ms: "+want)
+		if _, there := p.files(t)[ownFile]; !there {
+			t.Errorf("%s: the manifest is gone", want)
+		}
 	}
 }
 

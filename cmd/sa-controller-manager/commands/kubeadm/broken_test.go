@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
@@ -160,7 +159,6 @@ func TestDirectories(t *testing.T) {
 func TestStaleAdmissionConfig(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37", "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
-	p.config.Registration = registration.Static
 	p.write(t, "pki/admission.yaml", []byte(admissionHead))
 	p.writeSteps(t, takeover, all)
 	for _, tc := range []struct{ content, state, stale string }{
@@ -179,7 +177,7 @@ func TestStaleAdmissionConfig(t *testing.T) {
 		}
 	}
 	if got := clitest.Run(t, NewCommand(), append([]string{"status"}, p.nodeFlags(t)...)...); got.Code != 2 ||
-		!strings.Contains(got.Stdout, "State:    partly\n") {
+		!strings.Contains(got.Stdout, "State: partly\n") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -53,7 +53,7 @@ func newKubeconfigCommand() *cobra.Command {
 			if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 				return err
 			}
-			c.Say, c.Warn = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			c.Say = cmd.OutOrStdout()
 			if watch {
 				identity.Watch(cmd.Context(), c)
 				return nil
@@ -65,12 +65,10 @@ func newKubeconfigCommand() *cobra.Command {
 	fs.StringVar(&c.CertDir, "cert-dir", c.CertDir, "`directory` with ca.crt and, unless the CA is external, ca.key.")
 	fs.StringVar(&c.Dir, "out-dir", c.Dir, "`directory` for the kubeconfig and client.pem, the certificate with its key.")
 	fs.StringVar(&c.From, "from", c.From, "kubeconfig `file` to take the API server's address and CA from.")
-	fs.StringVar(&c.Server, "server", c.Server, "`URL` of the API server, instead of the one in --from. Its CA is ca.crt.")
 	fs.DurationVar(&c.Validity, "validity", c.Validity, "How long the certificate is valid. It does not outlive the CA.")
 	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply the roles, bindings and FlowSchemas that the user needs.")
 	fs.BoolVar(&c.CreateSecrets, "create-secrets", c.CreateSecrets, "With --apply-permissions: also the role to create Secrets, for "+
 		"--token-secrets=auto and --service-account-key-ring.")
-	fs.BoolVar(&watch, "watch", watch, "Keep running: check every minute whether the certificate has to be renewed, "+
-		"apply the permissions every four minutes, and retry after a failure.")
+	fs.BoolVar(&watch, "watch", watch, "Keep running, and do this every four minutes, sooner after a failure.")
 	return cmd
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
@@ -29,7 +28,6 @@ const (
 	StepManager           = "manager"
 	StepControllerManager = component.ControllerManager
 	StepAPIServer         = component.APIServer
-	StepWebhook           = "webhook"
 )
 
 // Config describes the node and what to do with it.
@@ -41,10 +39,7 @@ type Config struct {
 	ManifestsDir, BackupDir, PatchesDir string
 	// SkipKeyCheck hands back although the key files lack keys that are in use.
 	SkipKeyCheck bool
-	// AcceptFlags are flags of kube-controller-manager that a takeover leaves out instead of
-	// refusing them. Given are all flags to record. Kept are those among them that this one has from the last takeover, and
-	// Reset drops those.
-	AcceptFlags []string
+	// Given are all flags to record. Kept are those among them that this takeover has from the last one, and Reset drops those.
 	Given, Kept []string
 	Reset       bool
 	// Steps are the steps to run; all if empty.
@@ -57,8 +52,8 @@ type Config struct {
 	// ExternalSigner has our process sign kube-apiserver's tokens. If it does so already, that stays
 	// without this.
 	ExternalSigner bool
-	// Registration is how kube-apiserver is to learn of our webhook, "" to decide.
-	Registration registration.Mode
+	// KeepPlugin leaves kube-apiserver its plugin.
+	KeepPlugin bool
 
 	// Binary is the file on the node that our Pod runs, "" if the image contains the program. Version runs it
 	// and returns its version.

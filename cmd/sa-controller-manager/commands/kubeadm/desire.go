@@ -4,8 +4,7 @@
 package kubeadm
 
 import (
-	"bytes"
-	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
@@ -26,9 +26,11 @@ import (
 
 // desired is what a takeover leads to.
 type desired struct {
-	// mode is how kube-apiserver learns of our webhook, and note says why, if that is not plain.
-	mode    registration.Mode
+	// files reports whether kube-apiserver reads our webhook from files and loses its plugin, and note says why not.
+	files   bool
 	note    string
+	// earlier are what changes Pods before a webhook of ours from files.
+	earlier []string
 	changes component.Changes
 	kcm     *component.Carried
 
@@ -48,11 +50,6 @@ type desired struct {
 	copied                                   []byte
 }
 
-func (d *desired) fromFiles() bool { return d.mode == registration.Static }
-
-// inAPI reports whether the webhook is an object of the API.
-func (d *desired) inAPI() bool { return d.mode == registration.URL || d.mode == registration.Service }
-
 // desire decides what a takeover leads to, and refuses what it could not do.
 func (c *Config) desire(o *observed) (*desired, error) {
 	d := &desired{written: o.manager == nil || c.Rewrite}
@@ -64,15 +61,21 @@ func (c *Config) desire(o *observed) (*desired, error) {
 	if err != nil {
 		return nil, c.damaged(component.ControllerManager, err)
 	}
-	if err := c.chooseMode(o, d, api); err != nil {
+	if err := c.chooseFiles(o, d, api); err != nil {
 		return nil, err
 	}
-	d.changes = c.changes(o, d.mode)
+	d.changes = c.changes(o, d.files)
 	own := o.current
 	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
 		own = nil
 	}
-	d.kcm = component.Carry(kcm, own, c.AcceptFlags)
+	_, flags, err := secureport.Parse(nil)
+	if err != nil {
+		return nil, err
+	}
+	if d.kcm, err = component.Carry(kcm, flags, own); err != nil && d.written {
+		return nil, err
+	}
 	if d.manifest, d.own = o.manager, o.current; d.written {
 		if err := c.render(o, d, api); err != nil {
 			return nil, err
@@ -94,90 +97,59 @@ func (c *Config) desireFiles(o *observed, d *desired, api *staticpod.Manifest) (
 	if d.controllerManager, err = o.files[component.ControllerManager].Takeover(d.changes); err != nil {
 		return err
 	}
-	d.readsFiles = o.apiServer()
-	if d.fromFiles() {
+	now := o.apiServer()
+	d.readsFiles = now
+	if d.files {
 		if d.copied, err = c.copyOf(o, api); err != nil {
 			return err
 		}
+	}
+	if d.files && !(now.ReadsFiles() && now.PluginIsOff()) {
 		beside := d.changes
 		beside.Plugin = false // it stays until our process has proved the call
-		if d.readsFiles, err = o.apiServer().Takeover(beside); err != nil {
+		if d.readsFiles, err = now.Takeover(beside); err != nil {
 			return err
 		}
 	}
-	d.apiServer, err = o.apiServer().Takeover(d.changes)
-	if bytes.Equal(d.apiServer.Manifest, o.apiServer().Manifest) {
-		d.readsFiles = d.apiServer // both are done
-	}
+	d.apiServer, err = now.Takeover(d.changes)
 	return err
 }
 
-// changes are those of kube-apiserver in a mode.
-func (c *Config) changes(o *observed, mode registration.Mode) component.Changes {
+// changes are those of kube-apiserver.
+func (c *Config) changes(o *observed, files bool) component.Changes {
 	// Where an upgrade without our patches gave kube-apiserver its key files back, these may have missed a rotation.
 	signs := c.ExternalSigner || !c.Reset && o.current.Last(ownSocketFlag) == manifests.SignerSocket || o.apiServer().Signs()
-	return component.Changes{
-		Plugin: mode != registration.None, Files: mode == registration.Static, Signer: signs,
-	}
+	return component.Changes{Plugin: files, Files: files, Signer: signs}
 }
 
-// keepsMode returns the mode that is asked for or that our manifest has, and whether nothing has to be decided.
-func (c *Config) keepsMode(o *observed) (registration.Mode, bool) {
-	if c.Registration != "" {
-		return c.Registration, true
-	}
-	before := o.mode()
-	return before, o.manager != nil && !c.Rewrite || before == registration.URL || before == registration.Static
-}
-
-// chooseMode decides how kube-apiserver learns of our webhook: from files wherever it reads them, which
-// needs nothing of other nodes, and otherwise by the loopback URL of this node, which no other
-// kube-apiserver could call.
-func (c *Config) chooseMode(o *observed, d *desired, m *staticpod.Manifest) error {
-	before, unasked := o.mode(), component.FilesUnasked(m.Image(), m.Command())
-	switch mode, kept := c.keepsMode(o); {
-	case kept:
-		d.mode = mode
-	case unasked:
-		d.mode = registration.Static
+// chooseFiles decides whether kube-apiserver learns of our webhook, which a takeover has it read from files of the node: that
+// needs nothing of other nodes, and no client of the API can delete it. Otherwise kube-apiserver keeps its plugin.
+func (c *Config) chooseFiles(o *observed, d *desired, m *staticpod.Manifest) error {
+	now, before := o.apiServer().ReadsFiles(), o.registers()
+	switch {
+	case before == registration.URL || before == registration.Service:
+		return fmt.Errorf("our manifest has --%s=%s, and a takeover registers from files; first run: kubeadm handback", registrationFlag, before)
+	case c.KeepPlugin:
+	case o.manager != nil && !c.Rewrite:
+		d.files = now || before == registration.Static
 	default:
-		d.mode, d.note = alone(o)
+		d.files = now || component.ReadsManifests(m.Image(), m.Command())
 	}
 	switch {
-	case before != "" && before != registration.None && before != d.mode:
-		return fmt.Errorf("our manifest has --%s=%s, and kube-apiserver would refuse Pods while it becomes %s; first run: kubeadm handback",
-			registrationFlag, before, d.mode)
-	case d.mode == registration.None:
-		d.note = cmp.Or(d.note, "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again, "+
-			"with --reset if an --extra-arg has decided it.")
-	case d.mode == registration.URL && unasked:
-		d.note = "The webhook stays in the API, by URL. For files, which no client of the API can delete: kubeadm handback, then " +
-			"kubeadm takeover."
+	case d.files:
+	case now:
+		return errors.New("kube-apiserver reads our webhook from files, and would refuse Pods while that ends; first run: kubeadm handback")
+	case component.ReadsManifests(m.Image(), m.Command()):
+		d.note = "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again, " +
+			"with --reset if an --extra-arg has decided it."
+	default:
+		d.note = "kube-apiserver keeps its ServiceAccount plugin: it reads no webhook from files (v1.37 does)."
 	}
 	return nil
 }
 
-// alone leaves kube-apiserver its plugin if there are several. A dry run may have no API server to ask.
-func alone(o *observed) (registration.Mode, string) {
-	const version = "it reads no webhook from files (v1.37 does)"
-	if !o.asked {
-		return registration.URL, "If another kube-apiserver runs, this one keeps its ServiceAccount plugin: " + version + "."
-	}
-	if len(o.hosts) != 1 {
-		return registration.None, fmt.Sprintf("kube-apiserver keeps its ServiceAccount plugin: %s, and a webhook by URL is for one host. "+
-			"By their identity Leases kube-apiservers run on %q.", version, o.hosts)
-	}
-	return registration.URL, ""
-}
-
 // render makes our manifest from the other two.
 func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error {
-	if err := d.kcm.Refusal(); err != nil {
-		if c.DryRun {
-			d.kcm.Table(c.Out, nil)
-		}
-		return err
-	}
 	pod := manifests.StaticPodOptions{Image: d.kcm.Image(), Carried: d.kcm.Args, Files: d.kcm.Files}
 	if err := c.ofAPIServer(o, d, api, &pod); err != nil {
 		return err
@@ -222,8 +194,10 @@ func (c *Config) ofAPIServer(o *observed, d *desired, m *staticpod.Manifest, pod
 		}
 		pod.CertDir = path.Dir(host)
 	}
-	pod.StaticRegistration, pod.Signer = d.fromFiles(), d.changes.Signer
-	pod.Carried = append(pod.Carried, component.Assign(registrationFlag, string(cmp.Or(d.mode, registration.URL))))
+	pod.StaticRegistration, pod.Signer = d.files, d.changes.Signer
+	if !d.files {
+		pod.Carried = append(pod.Carried, component.Assign(registrationFlag, string(registration.None)))
+	}
 	if limit := inFlight(m.Command()); limit > options.New().Webhook.MaxInFlight {
 		pod.Carried = append(pod.Carried, component.Assign("webhook-max-in-flight", strconv.Itoa(limit)))
 	}

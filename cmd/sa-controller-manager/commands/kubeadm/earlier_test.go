@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"sa-controller-manager/admission/registration"
 )
 
 // TestEarlier: who changes Pods before our webhook is named before kube-apiserver loses its plugin.
@@ -28,21 +27,10 @@ func TestEarlier(t *testing.T) {
 			},
 		},
 	}
-	webhook := &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "00-a"},
-		Webhooks:   []admissionregistrationv1.MutatingWebhook{{Name: "a", Rules: []admissionregistrationv1.RuleWithOperations{rule}}},
-	}
-	for mode, want := range map[registration.Mode]string{
-		registration.Static: "(docs/comparison.md): MutatingAdmissionPolicy theirs.",
-		registration.URL:    "(docs/comparison.md): MutatingAdmissionPolicy theirs, MutatingWebhookConfiguration 00-a.",
-		registration.None:   "",
-	} {
-		p := newControlPlane(t, "v1.37")
-		p.config.Client, p.config.Registration = fake.NewClientset(policy, webhook), mode
-		steps := p.steps(t, takeover)
-		notes := strings.Join(steps[len(steps)-1].notes, "\n")
-		if got := strings.Contains(notes, "These change Pods before"); got != (want != "") || !strings.Contains(notes, want) {
-			t.Errorf("%s: %q, want %q", mode, notes, want)
-		}
+	p := newControlPlane(t, "v1.37")
+	p.config.Client = fake.NewClientset(policy)
+	p.refuses(t, "dry run", Takeover, "pods \"kube-apiserver-n\" not found")
+	if want := "(docs/comparison.md): MutatingAdmissionPolicy theirs."; !strings.Contains(p.out.String(), want) {
+		t.Errorf("it does not print %q:\n%s", want, &p.out)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
@@ -54,24 +53,14 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 		}
 		steps = append(steps, one)
 	}
-	rest := []step{{
-		name:    StepWebhook,
-		summary: "the webhook is unregistered",
-		guards:  []cli.Check{c.pluginOn, c.isNode(o)},
-		waits:   []cli.Check{c.unregister(o)},
-	}, {
-		name:    StepManager,
-		summary: "sa-controller-manager ends, and its webhook configurations are deleted",
-		guards: []cli.Check{
-			c.unused, func(ctx context.Context) error { return registration.IsInactive(ctx, c.Client) }, c.isNode(o),
-		},
-		writes: append(nodefile.Append(nil, c.manifest(manager), o.manager, nil), w.next(component.Record{Components: w.record.Components})...),
-		waits:  []cli.Check{c.managerGone(o), c.deleteRegistration, c.unrestricted, c.forgetRing},
-	}}
-	for _, one := range rest {
-		if c.includes(one.name) {
-			steps = append(steps, one)
-		}
+	if c.includes(StepManager) {
+		steps = append(steps, step{
+			name:    StepManager,
+			summary: "sa-controller-manager ends, and the files of its webhook are deleted",
+			guards:  []cli.Check{c.unused, c.unregistered, c.isNode(o)},
+			writes: append(nodefile.Append(nil, c.manifest(manager), o.manager, nil), w.next(component.Record{Components: w.record.Components})...),
+			waits:  []cli.Check{c.managerGone(o), c.deleteFiles, c.unrestricted, c.forgetRing},
+		})
 	}
 	return steps, nil
 }

@@ -107,7 +107,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			files: changes{"pki/old.pub": public(t, testkeys.P384())},
 			want:  verifying + " does not hold key " + keyID(t, testkeys.P384()) + " (ES384)",
 		},
-		"OtherSteps": {reason: "it gives no key back", stale: true, steps: []string{StepWebhook}},
+		"OtherSteps": {reason: "it gives no key back", stale: true, steps: []string{StepManager}},
 		"OurManifestsGone": {
 			reason: "the rest of a handback", files: changes{ownFile: nil}, prints: []string{"the keys in use are unknown and are not compared"},
 		},

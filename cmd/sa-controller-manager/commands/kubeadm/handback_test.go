@@ -9,15 +9,12 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/controllers/keyring/consistency"
@@ -40,15 +37,11 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 			p.writeSteps(t, takeover, all)
 			p.write(t, "backup/sa-controller-manager.yaml", []byte(p.files(t)[ownFile])) // it names the port
 			prepare(t, p)
-			client := fake.NewClientset(clitest.Configurations(nil, 1)...)
+			client := fake.NewClientset()
 			p.kubelet(t, client)
 			p.config.DryRun, p.config.Client, p.config.StepTimeout = false, client, 10*time.Second
 			testutil.Must(t, Handback(t.Context(), p.config))
 			testutil.Check(t, "files", before, p.withoutBackups(t))
-			if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), registration.Name,
-				metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-				t.Errorf("the validating configuration: %v", err)
-			}
 		})
 	}
 }
@@ -62,13 +55,6 @@ func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 		testutil.Must(t, err)
 		return mirror(name, "n", true, m.Command()...)
 	}
-	client.PrependReactor("update", "validatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		webhooks := action.(clienttesting.UpdateAction).GetObject().(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks
-		if len(webhooks) == 0 && component.PluginIsOff(show(component.APIServer)) {
-			t.Error("the webhook goes before kube-apiserver has its plugin")
-		}
-		return false, nil, nil
-	})
 	calls := 0
 	client.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if calls++; calls%3 == 0 {
@@ -84,25 +70,6 @@ func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 		}
 		return true, show(name), nil
 	})
-}
-
-// TestHandbackOfLeftovers: with files, "webhook unregister" and "webhook register" leave empty configurations in the API.
-func TestHandbackOfLeftovers(t *testing.T) {
-	t.Parallel()
-	p := newControlPlane(t, "v1.37")
-	p.config.Client, p.config.Registration = fake.NewClientset(), registration.Static
-	p.writeSteps(t, takeover, all)
-	testutil.Must(t, errors.Join(registration.Unregister(t.Context(), p.config.Client), registration.Register(t.Context(), p.config.Client)))
-	o, err := p.config.observe()
-	testutil.Must(t, err)
-	testutil.Must(t, errors.Join(p.config.unregister(o)(t.Context()), p.config.deleteRegistration(t.Context())))
-	found, err := registration.Inspect(t.Context(), p.config.Client)
-	testutil.Must(t, err)
-	for _, one := range found {
-		if one.Exists {
-			t.Errorf("the %s is still there", one.Kind)
-		}
-	}
 }
 
 // TestHandbackForgetsTheRing: no rotation waits for a host without our process.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
 )
@@ -32,7 +31,7 @@ func (p *controlPlane) writeFirst(t *testing.T, way way, n int) (all int) {
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	everything := func(c *Config) {
-		c.Registration, c.ExternalSigner, c.Rewrite, c.Given = registration.Static, true, true, []string{"--accept-flag=a"}
+		c.ExternalSigner, c.Rewrite, c.Given = true, true, []string{"--token-secrets=auto"}
 	}
 	edited := func(t *testing.T, p *controlPlane) {
 		p.change(t, component.APIServer, "--allow-privileged=true", "--allow-privileged=false")
@@ -65,9 +64,6 @@ func TestKilled(t *testing.T) {
 			}
 			want := never.files(t)
 			everything(&p.config)
-			if tc.before != nil {
-				p.config.Registration = registration.URL
-			}
 			takes := p.writeFirst(t, takeover, k)
 			back := 0
 			if k > takes {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
@@ -61,8 +60,7 @@ func newControlPlane(t *testing.T, sample string, flags ...string) *controlPlane
 	t.Helper()
 	p := &controlPlane{dir: t.TempDir() + "/etc/kubernetes"}
 	p.config = Config{
-		Registration: registration.URL,
-		Node:         "n", ManifestsDir: p.dir + "/manifests", BackupDir: p.dir + "/backup", PatchesDir: p.dir + "/patches",
+		Node: "n", ManifestsDir: p.dir + "/manifests", BackupDir: p.dir + "/backup", PatchesDir: p.dir + "/patches",
 		Version: func(context.Context, string) (string, error) { return "sa-controller-manager v1.2.3\n", nil },
 		DryRun:  true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
 		Clock: clock.RealClock{}, StepTimeout: time.Millisecond,
@@ -155,9 +153,6 @@ func (p *controlPlane) command(t *testing.T) []string {
 type way func(*Config, *observed) ([]step, error)
 
 func takeover(c *Config, o *observed) ([]step, error) {
-	if err := c.observeServer(context.Background(), o); err != nil {
-		return nil, err
-	}
 	d, err := c.desire(o)
 	if err != nil {
 		return nil, err

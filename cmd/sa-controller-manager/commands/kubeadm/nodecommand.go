@@ -6,7 +6,6 @@ package kubeadm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -19,12 +18,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
@@ -214,23 +211,15 @@ func adminClient(file string) (client kubernetes.Interface, cluster string, err 
 			file = super
 		}
 	}
-	loaded, err := clientcmd.LoadFromFile(file)
-	if err == nil {
-		err = clientcmd.ResolveLocalPaths(loaded)
-	}
-	var config *rest.Config
-	if err == nil {
-		config, err = clientcmd.NewDefaultClientConfig(*loaded, nil).ClientConfig()
-	}
+	o := options.NewConnection()
+	o.Kubeconfig, o.ContentType = file, ""
+	config, err := resolve.ClientConfig(&o)
 	if err != nil {
-		return nil, "", fmt.Errorf("--kubeconfig %q: %w", file, err)
+		return nil, "", err
 	}
-	config.QPS = -1 // a step has few requests, and each waits for one
-	config.Timeout, config.WarningHandler = requestTimeout, rest.NoWarnings{}
-	if client, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, "", fmt.Errorf("build the API client: %w", err)
-	}
-	return client, strings.TrimSpace(loaded.CurrentContext + " " + config.Host), nil
+	config.Timeout = requestTimeout
+	client, err = cli.NewClient(config)
+	return client, o.Cluster, err
 }
 
 func newTakeoverCommand(p podFlags) *cobra.Command {
@@ -255,9 +244,6 @@ func (f *nodeFlags) addTakeover(fs *pflag.FlagSet, p *podFlags) {
 	p.addTo(fs)
 	fs.BoolVar(&f.Reset, "reset", f.Reset, "Keep nothing of the last takeover but what the manifests of the two components ask for. "+
 		"Implies --rewrite. --dry-run shows what goes.")
-	fs.StringArrayVar(&f.AcceptFlags, acceptFlag, f.AcceptFlags,
-		"`name` of a flag of kube-controller-manager to leave out instead of refusing it. May be given more than once. "+
-			"--dry-run shows which flags are refused and accepted.")
 	fs.BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
 		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: "+
 			"replaces its key flags by --service-account-signing-endpoint. Implies --rewrite.")
@@ -275,12 +261,12 @@ func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags) error {
 	if p.image == "" {
 		f.Binary = p.binary
 	}
-	f.Registration = registration.Mode(staticpod.Command(p.extraArgs).Last(registrationFlag))
+	f.KeepPlugin = staticpod.Command(p.extraArgs).Last(registrationFlag) != ""
 	return f.run(cmd, Takeover)
 }
 
 func newHandbackCommand() *cobra.Command {
-	f := newNodeFlags(StepAPIServer, StepControllerManager, StepWebhook, StepManager)
+	f := newNodeFlags(StepAPIServer, StepControllerManager, StepManager)
 	cmd := &cobra.Command{
 		Use:     "handback",
 		Short:   "Undo a takeover on this node",

@@ -66,8 +66,8 @@ func (p *controlPlane) nodeFlags(t *testing.T) []string {
 func TestTakeoverCommand(t *testing.T) {
 	t.Parallel()
 	const (
-		extra   = "Error: --extra-arg: our process would not start: "
-		carried = "Error: our process would not start with what is carried over from kube-controller-manager: "
+		extra   = "Error: our process would not start with --extra-arg and what is carried over from kube-controller-manager: "
+		carried = "Error: our process would not start with --extra-arg and what is carried over from kube-controller-manager: "
 		magic   = "--service-account-magic=1"
 		inImage = "--root-ca-file=/in/the/image.crt"
 		binary  = "/opt/sa-controller-manager"
@@ -128,20 +128,18 @@ func TestTakeoverCommand(t *testing.T) {
 			mounts: []string{"/etc/corp", "/srv/old"},
 		},
 
-		"Refused": {
-			kcm: []string{magic}, stdout: []string{"--service-account-magic 1 - refused "},
-			want: "Error: --service-account-magic of kube-controller-manager: this version does not know the flag, and so not what it changes; " +
-				"--accept-flag=service-account-magic leaves it out\n",
-		},
-		"Both": {
-			kcm: []string{magic, inImage}, args: []string{"--accept-flag=service-account-magic", "--accept-flag=--root_ca_file"},
-			stdout: []string{
-				"--service-account-magic 1 - accepted ", "--root-ca-file /etc/kubernetes/pki/ca.crt /in/the/image.crt - accepted ",
-				"Accepted (--accept-flag), and not taken over: --service-account-magic=1 of kube-controller-manager: this version does not know",
+		"Unknown": {
+			reason: "of a newer Kubernetes", kcm: []string{magic}, stdout: []string{
+				"--service-account-magic 1 - unknown ", "Not taken over: --service-account-magic=1 of kube-controller-manager: this version does not know",
 			},
 		},
-		"NotRefused": {
-			args: []string{"--accept-flag=leader-elect"}, stdout: []string{"--leader-elect true - not needed here "},
+		"ByURL": {
+			args: []string{"--extra-arg=--webhook-registration=url"},
+			want: "Error: --extra-arg \"--webhook-registration=url\" must be left out, or none, which leaves kube-apiserver its plugin",
+		},
+		"NotMounted": {
+			reason: "our Pod would not have it", kcm: []string{inImage},
+			want: "Error: --root-ca-file of kube-controller-manager: /in/the/image.crt is in none of its volumeMounts",
 		},
 		"TokenSecrets": {
 			reason: "it has a flag here", args: []string{"--extra-arg=--token-secrets=auto"},

@@ -4,16 +4,13 @@
 package kubeadm
 
 import (
-	"context"
 	"fmt"
 	"os"
 
-	"sa-controller-manager/admission/earlier"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
-	"sa-controller-manager/internal/apiservers"
 )
 
 // observed is what a command finds. Nothing is written to it afterwards. Files that do not exist are nil.
@@ -27,12 +24,6 @@ type observed struct {
 	files        map[string]component.Files // by component
 	// copied is the admission configuration that a takeover has made for kube-apiserver.
 	copied []byte
-
-	// Of kube-apiserver, if a takeover could ask it: the hosts of all.
-	asked bool
-	hosts []string
-	// earlier are what changes Pods before a webhook of ours from files, and byURL one of the API.
-	earlier, byURL []string
 }
 
 func (c *Config) observe() (*observed, error) {
@@ -83,27 +74,6 @@ func (c *Config) componentFiles(name string, record component.Record) (f compone
 	return f, fmt.Errorf("read the manifest of %s: %w; is this a control-plane node of kubeadm?", name, err)
 }
 
-// observeServer asks kube-apiserver what a takeover depends on.
-func (c *Config) observeServer(ctx context.Context, o *observed) error {
-	if o.asked = c.Client != nil; !o.asked {
-		return nil
-	}
-	m, err := o.apiServer().Parse()
-	if err != nil {
-		return c.damaged(component.APIServer, err)
-	}
-	for fromFiles, early := range map[bool]*[]string{true: &o.earlier, false: &o.byURL} {
-		if *early, err = earlier.Changers(ctx, c.Client, fromFiles); err != nil {
-			*early = []string{"unknown, " + err.Error()} // a note, and nothing depends on it
-		}
-	}
-	if _, kept := c.keepsMode(o); kept || component.FilesUnasked(m.Image(), m.Command()) {
-		return nil
-	}
-	o.hosts, err = apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
-	return err
-}
-
 // damaged says where a manifest that is not understood may be whole.
 func (c *Config) damaged(name string, err error) error {
 	if data, _ := nodefile.Read(c.backup(name)); data != nil {
@@ -115,10 +85,7 @@ func (c *Config) damaged(name string, err error) error {
 // apiServer has the files of kube-apiserver.
 func (o *observed) apiServer() component.Files { return o.files[component.APIServer] }
 
-// mode is how kube-apiserver learns of our webhook now, "" if that is not known.
-func (o *observed) mode() registration.Mode {
-	if o.apiServer().ReadsFiles() {
-		return registration.Static
-	}
+// registers is how our process registers its webhook now, "" if that is not known.
+func (o *observed) registers() registration.Mode {
 	return registration.Mode(o.current.Last(registrationFlag))
 }

@@ -15,7 +15,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
@@ -73,6 +75,8 @@ func (p *podFlags) validate() []error {
 			found.Add(extraArgFlag, arg, "must be a flag, --name=value")
 		} else if flagOf(arg) == tokenSecretsFlag {
 			found.Add(extraArgFlag, arg, "is a flag of this command itself")
+		} else if flagOf(arg) == registrationFlag && arg != component.Assign(registrationFlag, string(registration.None)) {
+			found.Add(extraArgFlag, arg, "must be left out, or none, which leaves kube-apiserver its plugin: a takeover registers from files")
 		} else if _, err := filesOf(arg); err != nil {
 			found.Add(extraArgFlag, arg, err.Error())
 		}
@@ -83,7 +87,7 @@ func (p *podFlags) validate() []error {
 // filesOf returns the files that a flag of our process names. The placeholder of the value in the help
 // text says whether it names any.
 func filesOf(arg string) ([]string, error) {
-	_, flags, err := options.Parse(nil)
+	_, flags, err := secureport.Parse(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -140,14 +144,10 @@ func (p *podFlags) checkArgs(args []string) error {
 	if p.image != "" || p.binary != p.self {
 		return nil
 	}
-	carried := startProblems(args[:max(0, len(args)-len(p.extraArgs))])
 	var found []error
 	for _, problem := range startProblems(args) {
-		found = append(found, fmt.Errorf("--extra-arg: our process would not start: %w", problem))
-		if slices.ContainsFunc(carried, func(one error) bool { return one.Error() == problem.Error() }) {
-			return fmt.Errorf("our process would not start with what is carried over from %s: %w; change it in that manifest, "+
-				"or give --extra-arg with another value", component.ControllerManager, problem)
-		}
+		found = append(found, fmt.Errorf("our process would not start with --extra-arg and what is carried over from %s: %w",
+			component.ControllerManager, problem))
 	}
 	return cli.InvalidFlags(options.ProgramName+" kubeadm takeover", found)
 }
@@ -170,7 +170,7 @@ func ownOptions(own staticpod.Command, names ...string) (*options.Options, error
 			args = append(args, component.Assign(name, value))
 		}
 	}
-	o, _, err := options.Parse(args)
+	o, _, err := secureport.Parse(args)
 	if err != nil {
 		return nil, fmt.Errorf("our manifest: %w", err)
 	}
@@ -179,11 +179,11 @@ func ownOptions(own staticpod.Command, names ...string) (*options.Options, error
 
 // startProblems returns what is wrong with a command line of this program without a subcommand.
 func startProblems(args []string) []error {
-	o, given, err := options.Parse(args)
+	o, given, err := secureport.Parse(args)
 	if err != nil {
 		return []error{err}
 	}
-	if o.SecureServing.SecurePort == 0 {
+	if secureport.Of(o).Serving.BindPort == 0 {
 		return []error{errors.New("--secure-port=0 leaves the kubelet no port to probe")}
 	}
 	for _, name := range []string{"help", "version"} {

@@ -26,9 +26,9 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/check"
 )
 
 // isNode checks that the kubelet shows the kube-apiserver of this node under its name, which every step waits
@@ -58,7 +58,7 @@ func (c *Config) ensureIdentity(d *desired) cli.Check {
 	return func(ctx context.Context) error {
 		i := identity.NewConfig()
 		i.CertDir, i.Dir, i.From = c.onNode(cmp.Or(d.certDir, i.CertDir)), c.onNode(i.Dir), c.onNode(i.From)
-		i.Say, i.Warn = c.Out, c.Out
+		i.Say = c.Out
 		if err := identity.Ensure(ctx, i); err != nil {
 			return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
 		}
@@ -154,8 +154,8 @@ func (c *Config) keyAccepted(d *desired) cli.Check {
 			return fmt.Errorf("get an account to prove the key with: %w", err)
 		}
 		if err = keyprobe.Prove(ctx, c.Client, "", account, d.key); keyprobe.IsRefusal(err) {
-			return cli.Permanent(fmt.Errorf("kube-apiserver does not accept the key of %s (%w); give it the public half "+
-				"with one more --%s: openssl pkey -pubout -in %s prints it", file, err, component.VerifyKeyFlag, file))
+			return cli.Permanent(fmt.Errorf("%w; openssl pkey -pubout -in %s prints the public half", check.Error([]check.Finding{
+				keyprobe.Refusal("kube-apiserver", "in "+file, err.Error())}, adminFlags), file))
 		}
 		return err
 	}
@@ -164,35 +164,20 @@ func (c *Config) keyAccepted(d *desired) cli.Check {
 // rootCAPublished refuses a root CA file with other certificates than the published ones: every
 // namespace would get them at once, and clients that need the others would break.
 func (c *Config) rootCAPublished(d *desired) cli.Check {
-	file := d.own.Last(component.RootCAFlag)
 	return func(ctx context.Context) error {
 		if d.rootCA == nil {
 			return nil
 		}
-		object, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, informers.RootCAName, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		} else if err != nil {
+		published, err := rootca.ReadPublished(ctx, c.Client, d.rootCA)
+		if err != nil {
 			return err
 		}
-		published, err := rootca.ParseBundle([]byte(object.Data[informers.RootCAKey]))
-		if err != nil {
-			return cli.Permanent(fmt.Errorf("ConfigMap %s/%s %w", object.Namespace, object.Name, err))
+		found := published.Findings([]string{metav1.NamespaceSystem})
+		if len(found) > 0 && found[0].Code != rootca.NoRootCA { // a cluster that has just been made has none yet
+			return cli.Permanent(fmt.Errorf("%w; the certificates of every namespace would change: make file and ConfigMap agree first, or turn "+
+				"%s off in --%s of kube-controller-manager, if something else publishes it", check.Error(found, adminFlags),
+				options.RootCACertificatePublisher, component.ControllersFlag))
 		}
-		state, err := c.Client.CoreV1().Secrets(rootca.StateNamespace).Get(ctx, rootca.StateName, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		adds, drops, err := rootca.Replaces(d.rootCA, published, state, c.Clock.Now())
-		if err != nil {
-			return cli.Permanent(err)
-		}
-		if adds == "" && drops == "" {
-			return nil
-		}
-		return cli.Permanent(fmt.Errorf("our process would change ConfigMap %s of every namespace to the certificates in %s "+
-			"(added: %s; removed: %s); first make the file and the ConfigMap agree, or turn %s off in --%s of kube-controller-manager, "+
-			"if something else publishes it",
-			object.Name, file, cmp.Or(adds, "none"), cmp.Or(drops, "none"), options.RootCACertificatePublisher, component.ControllersFlag))
+		return nil
 	}
 }

@@ -20,12 +20,11 @@ const (
 	imageFlag        = "image"
 	tokenSecretsFlag = "token-secrets"
 	extraArgFlag     = "extra-arg"
-	acceptFlag       = "accept-flag"
 )
 
 // recordedFlags are those of a takeover that do not follow from the manifests. That our process signs, and
 // how its webhook is registered, follows from its own.
-var recordedFlags = []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag, acceptFlag}
+var recordedFlags = []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag}
 
 // keep gives this takeover the flags of the last one that it does not have itself, and records them all. Of
 // --extra-arg each flag of our process counts for itself.
@@ -72,9 +71,6 @@ func given(fs *pflag.FlagSet, p *podFlags, flag string) bool {
 		return fs.Changed(binaryFlag) || fs.Changed(imageFlag)
 	case extraArgFlag:
 		return slices.ContainsFunc(p.extraArgs, func(arg string) bool { return flagOf(arg) == flagOf(value) })
-	case acceptFlag:
-		values, _ := fs.GetStringArray(acceptFlag)
-		return slices.Contains(values, value)
 	}
 	return fs.Changed(name)
 }

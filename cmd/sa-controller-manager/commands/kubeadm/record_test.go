@@ -62,12 +62,7 @@ func TestTakeoverAgain(t *testing.T) {
 			kept:   client, loses: "--token-secrets=auto --account-template=/srv/a.yaml",
 			record: []string{"--token-secrets=manual", "--extra-arg=--account_template=/srv/b.yaml", client},
 		},
-		"AcceptedFlag": {
-			first: []string{"--accept-flag=a", "--accept-flag=b"}, second: []string{"--accept-flag=b", "--accept-flag=c", "--rewrite"},
-			kept: "--accept-flag=a", record: []string{"--accept-flag=b", "--accept-flag=c", "--accept-flag=a"},
-		},
-		"NoFlag": {first: []string{"--accept-flag=a", template}, kept: template + " --accept-flag=a", second: []string{"--rewrite"},
-			record: []string{template, "--accept-flag=a"}},
+		"NoFlag": {first: []string{template}, kept: template, second: []string{"--rewrite"}, record: []string{template}},
 		"Reset": {
 			first: []string{"--token-secrets=auto", template, client}, second: []string{"--reset", client},
 			loses: "--token-secrets=auto --account-template=/srv/a.yaml", record: []string{client},

@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/manifests"
 )
 
@@ -45,37 +43,16 @@ func (c *Config) unused(context.Context) error {
 	return cli.Permanent(err)
 }
 
-// pluginOn checks by the mirror pod that kube-apiserver has its plugin. It does not matter once the
-// webhook is unregistered.
-func (c *Config) pluginOn(ctx context.Context) error {
-	if registration.IsInactive(ctx, c.Client) == nil {
-		return nil
+// unregistered waits until the API binds no webhook, which a takeover does not do.
+func (c *Config) unregistered(ctx context.Context) error {
+	if err := registration.IsInactive(ctx, c.Client); err != nil {
+		return fmt.Errorf("%w; run: sa-controller-manager webhook unregister%s", err, adminFlags)
 	}
-	pod, err := c.mirror(ctx, component.APIServer)
-	if err != nil || !component.PluginIsOff(pod) {
-		return err
-	}
-	return cli.Permanent(fmt.Errorf("kube-apiserver has no ServiceAccount plugin, and without the webhook Pods would get no account; "+
-		"first run: kubeadm handback --steps=%s,%s; if it had none before the takeover: sa-controller-manager webhook unregister",
-		StepAPIServer, StepControllerManager))
+	return nil
 }
 
-// unregister removes the webhook from the API. With files nothing is there, unless a person has unregistered and
-// registered it there, and nothing is to be left.
-func (c *Config) unregister(o *observed) cli.Check {
-	return func(ctx context.Context) error {
-		found, err := registration.Inspect(ctx, c.Client)
-		exists := slices.ContainsFunc(found, func(one registration.Inspected) bool { return one.Exists })
-		if err != nil || o.mode() == registration.Static && !exists {
-			return err
-		}
-		return registration.Unregister(ctx, c.Client)
-	}
-}
-
-// deleteRegistration deletes the configurations of the webhook and what switches them off, once our
-// process is gone that would make them again.
-func (c *Config) deleteRegistration(ctx context.Context) error {
+// deleteFiles deletes the files of the webhook and what switches them off, once our process is gone that would make them again.
+func (c *Config) deleteFiles(context.Context) error {
 	files := c.onNode(manifests.StaticDirectory)
-	return errors.Join(registration.Delete(ctx, c.Client), registration.RemoveStatic(files), registration.RegisterStatic(files))
+	return errors.Join(registration.RemoveStatic(files), registration.RegisterStatic(files))
 }

@@ -14,10 +14,8 @@ import (
 	webhookconfig "k8s.io/apiserver/pkg/admission/plugin/webhook/config"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
@@ -120,86 +118,72 @@ func pluginsOf(t *testing.T, data []byte) {
 func TestStaticSourceChanges(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37", "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
-	p.config.Registration = registration.Static
 	p.write(t, "pki/admission.yaml", []byte(admissionHead))
 	p.writeSteps(t, takeover, all)
 	p.write(t, "pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n"))
 	p.refuses(t, "", Takeover, "first run: kubeadm handback --steps=kube-apiserver")
 }
 
-// TestChooseMode is how kube-apiserver learns of our webhook.
-func TestChooseMode(t *testing.T) {
+// TestChooseFiles is whether kube-apiserver reads our webhook from files.
+func TestChooseFiles(t *testing.T) {
 	t.Parallel()
-	const several = `kube-apiserver keeps its ServiceAccount plugin: it reads no webhook from files (v1.37 does), and a ` +
-		`webhook by URL is for one host. By their identity Leases kube-apiservers run on `
 	own := func(mode registration.Mode) []byte {
 		return staticpodtest.Own([]string{"--webhook-registration=" + string(mode)})
 	}
-	one, three := clitest.IdentityLeases("a"), clitest.IdentityLeases("a", "b", "c")
 	for name, tc := range map[string]struct {
 		reason  string
 		image   string // v1.37.2 if it is empty
-		flags   []string
-		leases  []runtime.Object
 		own     []byte
 		rewrite bool
-		asked   registration.Mode
-		want    registration.Mode
+		keep    bool
+		want    bool
 		note    string // the beginning
 		refused string
 	}{
-		"v1.37":             {reason: "no other node matters", leases: three, want: registration.Static},
-		"v1.36":             {image: "v1.36.3", leases: one, want: registration.URL},
-		"v1.36, of several": {image: "v1.36.3", leases: three, want: registration.None, note: several + `["a" "b" "c"].`},
-		"v1.36, without Leases": {
-			reason: "nothing says that it is alone", image: "v1.36.3", want: registration.None, note: several + "[].",
-		},
-		"v1.36, asked": {image: "v1.36.3", leases: three, asked: registration.Static, want: registration.Static},
-		"v1.37, by URL": {
-			reason: "only a call that names it", asked: registration.URL, leases: three, want: registration.URL,
-			note: "The webhook stays in the API, by URL.",
-		},
-		"again":         {own: own(registration.Static), want: registration.Static},
-		"again, by URL": {own: own(registration.URL), want: registration.URL, note: "The webhook stays in the API"},
+		"v1.37":       {want: true},
+		"v1.37, none": {keep: true, note: "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook"},
+		"v1.36":       {image: "v1.36.3", note: "kube-apiserver keeps its ServiceAccount plugin: it reads no webhook from files (v1.37 does)."},
+		"again":       {own: own(registration.Static), want: true},
 		"again, none": {
-			own: own(registration.None), want: registration.None,
+			own:  own(registration.None),
 			note: "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again, " +
 				"with --reset if an --extra-arg has decided it.",
 		},
-		"rewritten, none": {own: own(registration.None), rewrite: true, want: registration.Static},
-		"URL to files": {
-			reason: "the certificates differ", own: own(registration.URL), rewrite: true, asked: registration.Static,
-			refused: "our manifest has --webhook-registration=url, and kube-apiserver would refuse Pods while it becomes static; " +
-				"first run: kubeadm handback",
+		"rewritten, none": {own: own(registration.None), rewrite: true, want: true},
+		"by URL": {
+			reason: "a person has edited our manifest", own: own(registration.URL), rewrite: true,
+			refused: "our manifest has --webhook-registration=url, and a takeover registers from files; first run: kubeadm handback",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newControlPlane(t, "v1.37", tc.flags...)
-			p.config.Client, p.config.Registration, p.config.Rewrite = fake.NewClientset(tc.leases...), tc.asked, tc.rewrite
+			p := newControlPlane(t, "v1.37")
+			p.config.KeepPlugin, p.config.Rewrite = tc.keep, tc.rewrite
 			p.change(t, component.APIServer, "kube-apiserver:v1.37.2", "kube-apiserver:"+stdcmp.Or(tc.image, "v1.37.2"))
 			if tc.own != nil {
 				p.write(t, ownFile, tc.own)
 			}
 			o, err := p.config.observe()
 			testutil.Must(t, err)
-			testutil.Must(t, p.config.observeServer(t.Context(), o))
 			m, err := o.apiServer().Parse()
 			testutil.Must(t, err)
 			var d desired
-			err = p.config.chooseMode(o, &d, m)
+			err = p.config.chooseFiles(o, &d, m)
 			wantError(t, tc.reason, err, tc.refused)
-			if err == nil && (d.mode != tc.want || !strings.HasPrefix(d.note, tc.note) || tc.note == "" && d.note != "") {
-				t.Errorf("%s: got %q, %q, want %q, %q", tc.reason, d.mode, d.note, tc.want, tc.note)
+			if err == nil && (d.files != tc.want || !strings.HasPrefix(d.note, tc.note) || tc.note == "" && d.note != "") {
+				t.Errorf("%s: got %t, %q, want %t, %q", tc.reason, d.files, d.note, tc.want, tc.note)
 			}
 		})
 	}
+	p := newControlPlane(t, "v1.37")
+	p.writeSteps(t, takeover, 3)
+	p.config.KeepPlugin, p.config.Rewrite = true, true
+	p.refuses(t, "it would lose what admits Pods", Takeover, "kube-apiserver reads our webhook from files, and would refuse Pods while that ends")
 }
 
 // TestSwitchedOff: our process is ready without files then.
 func TestSwitchedOff(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
-	p.config.Registration = registration.Static
 	wantError(t, "on", p.config.switchedOff(t.Context()), "")
 	p.write(t, "sa-controller-manager/static/off", nil)
 	wantError(t, "off", p.config.switchedOff(t.Context()),
@@ -207,7 +191,6 @@ func TestSwitchedOff(t *testing.T) {
 	for _, step := range p.steps(t, takeover)[2:] {
 		wantError(t, step.summary, p.config.await(t.Context(), step.proofs...), "switches the webhook off")
 	}
-	p.config.Client = fake.NewClientset()
-	testutil.Must(t, p.config.deleteRegistration(t.Context()))
+	testutil.Must(t, p.config.deleteFiles(t.Context()))
 	wantError(t, "after a handback", p.config.switchedOff(t.Context()), "")
 }

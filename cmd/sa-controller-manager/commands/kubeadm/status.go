@@ -5,31 +5,21 @@ package kubeadm
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 )
 
-const statusDescription = `Print whether this control-plane node was taken over, by which binary or image and with which
-flags, whether the patches for kubeadm upgrade are there, and the same of the other control-plane
-nodes as far as the API server shows it. Nothing is changed. Without the API server the files of
-this node are enough.`
+const statusDescription = `Print whether this control-plane node was taken over, with which flags, how our process runs, whether the patches for kubeadm upgrade are there, and what is wrong with its files. Nothing
+is changed, and the API server is not asked: "doctor" compares the nodes.`
 
 // Words of status.State.
 const (
@@ -44,19 +34,11 @@ type status struct {
 
 	Node  string `json:"node"`
 	State string `json:"state"`
-	// Binary is on the host, "" if the image has the program.
-	Binary string `json:"binary,omitempty"`
-	Image  string `json:"image,omitempty"`
-	// Flags are those of the last takeover that do not follow from the manifests.
-	Flags        []string          `json:"flags"`
-	Registration string            `json:"registration,omitempty"`
-	Signer       bool              `json:"signer"`
-	Components   []statusComponent `json:"components"`
-	// Findings are what is wrong here and, as far as the API server shows it, with all nodes.
-	Findings []check.Finding `json:"findings"`
-	Peers    []statusPeer    `json:"peers"`
-	// PeersError is why the peers are not known, and what is wrong with them.
-	PeersError string `json:"peersError,omitempty"`
+	// Flags are those of the last takeover that do not follow from the manifests, and Command is that of our Pod.
+	Flags      []string          `json:"flags"`
+	Command    []string          `json:"command,omitempty"`
+	Components []statusComponent `json:"components"`
+	Findings   []check.Finding   `json:"findings"`
 }
 
 type statusComponent struct {
@@ -64,14 +46,6 @@ type statusComponent struct {
 	TakenOver bool   `json:"takenOver"`
 	Backup    bool   `json:"backup"`
 	Patch     bool   `json:"patch"`
-}
-
-// statusPeer is another host of a kube-apiserver.
-type statusPeer struct {
-	Node string `json:"node"`
-	// Manager reports whether our process is there, and Plugin whether kube-apiserver has its own.
-	Manager bool `json:"manager"`
-	Plugin  bool `json:"plugin"`
 }
 
 func newStatusCommand() *cobra.Command {
@@ -85,12 +59,6 @@ func newStatusCommand() *cobra.Command {
 			s, err := f.status()
 			if err != nil {
 				return err
-			}
-			if f.Client, _, err = adminClient(f.kubeconfig); err == nil {
-				err = f.askPods(cmd.Context(), s)
-			}
-			if err != nil {
-				s.PeersError = err.Error()
 			}
 			if err := printers.Document(cmd.OutOrStdout(), output.Format, s, s.text); err != nil || s.State != partly && len(s.Findings) == 0 {
 				return err
@@ -109,25 +77,11 @@ func (c *Config) status() (*status, error) {
 	if err != nil {
 		return nil, err
 	}
-	var pod corev1.Pod
-	err = yaml.Unmarshal(o.manager, &pod)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.manifest(manager), err)
-	}
 	s := &status{
-		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Registration: string(o.mode()), Peers: []statusPeer{},
+		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Command: o.current,
 		Flags: append([]string{}, o.record.Flags...), Findings: []check.Finding{},
 	}
-	for _, container := range pod.Spec.Containers {
-		s.Image = cmp.Or(s.Image, container.Image)
-	}
-	for _, volume := range pod.Spec.Volumes {
-		if volume.Name == binaryFlag && volume.HostPath != nil {
-			s.Binary = volume.HostPath.Path
-		}
-	}
-	changes := c.changes(o, o.mode())
-	s.Signer = o.manager != nil && changes.Signer
+	changes := c.changes(o, o.apiServer().ReadsFiles() || o.registers() == registration.Static)
 	done, wanted := 0, 0
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
 		file := o.files[name]
@@ -150,7 +104,7 @@ func (c *Config) status() (*status, error) {
 		}
 	}
 	switch {
-	case o.manager != nil && done == wanted && len(s.Findings) == 0:
+	case o.current != nil && done == wanted && len(s.Findings) == 0: // it is not damaged
 		s.State = takenOver
 	case o.manager == nil && done == 0:
 		s.State = notTakenOver
@@ -158,52 +112,14 @@ func (c *Config) status() (*status, error) {
 	return s, nil
 }
 
-// askPods finds the other hosts of kube-apiservers by their mirror pods, and what is wrong with the Pods of all.
-func (c *Config) askPods(ctx context.Context, s *status) error {
-	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	registered, err := registration.Inspect(ctx, c.Client)
-	if err != nil {
-		return err
-	}
-	lease, err := c.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, manager, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read the Lease: %w", err)
-	}
-	found := component.Findings(pods.Items, trial.Bound(registered), lease, c.Clock.Now())
-	s.Findings = append(s.Findings, check.WithFlags(found.Findings, adminFlags)...)
-	for i := range pods.Items {
-		server := &pods.Items[i]
-		node := server.Spec.NodeName
-		if node == c.Node || !component.IsMirror(server, component.APIServer) {
-			continue
-		}
-		s.Peers = append(s.Peers, statusPeer{Node: node, Plugin: !component.PluginIsOff(server),
-			Manager: slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
-				return pod.Spec.NodeName == node && component.IsMirror(&pod, manager)
-			})})
-	}
-	slices.SortFunc(s.Peers, func(a, b statusPeer) int { return strings.Compare(a.Node, b.Node) })
-	return nil
-}
-
 func (s *status) text() string {
 	var b strings.Builder
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, "%-9s %s\n", name+":", value)
-		}
+	fmt.Fprintf(&b, "Node:  %s\nState: %s\n", s.Node, strings.ReplaceAll(s.State, "-", " "))
+	if len(s.Flags) > 0 {
+		fmt.Fprintf(&b, "Flags: %s\n", strings.Join(s.Flags, " "))
 	}
-	line("Node", s.Node)
-	line("State", strings.ReplaceAll(s.State, "-", " "))
-	line("Binary", s.Binary)
-	line("Image", s.Image)
-	line("Flags", strings.Join(s.Flags, " "))
-	line("Webhook", s.Registration)
-	if s.Signer {
-		line("Signer", "signs the tokens of kube-apiserver")
+	if len(s.Command) > 0 {
+		fmt.Fprintf(&b, "Our process:\n  %s\n", strings.Join(s.Command, "\n  "))
 	}
 	fmt.Fprintln(&b)
 	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -213,19 +129,6 @@ func (s *status) text() string {
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", one.Name, yes[one.TakenOver], yes[one.Backup], yes[one.Patch])
 	}
 	_ = out.Flush() // writing to memory does not fail
-	fmt.Fprintln(&b)
-	switch {
-	case s.PeersError != "":
-		fmt.Fprintf(&b, "The other control-plane nodes are not known: %s\n", s.PeersError)
-	case len(s.Peers) == 0:
-		fmt.Fprintln(&b, "There is no other control-plane node.")
-	default:
-		fmt.Fprintln(out, "OTHER NODE\tOUR PROCESS\tPLUGIN OF KUBE-APISERVER")
-		for _, peer := range s.Peers {
-			fmt.Fprintf(out, "%s\t%s\t%s\n", peer.Node, yes[peer.Manager], map[bool]string{true: "on", false: "off"}[peer.Plugin])
-		}
-		_ = out.Flush()
-	}
 	check.Print(&b, s.Findings, 0)
 	return b.String()
 }

@@ -32,12 +32,7 @@ type step struct {
 	waits    []cli.Check
 	rollback []nodefile.Write
 	undone   string
-	// undo is called too if a wait fails. Its error says what it did.
-	undo cli.Check
 }
-
-// undoTimeout bounds step.undo.
-const undoTimeout = 30 * time.Second
 
 // again begins most advice.
 const again = "Running the same command again continues from here"
@@ -48,7 +43,7 @@ func (c *Config) run(ctx context.Context, steps []step) error {
 	if c.DryRun {
 		return c.ask(ctx, steps)
 	}
-	changes := func(s step) bool { return len(s.writes) > 0 || s.name == StepWebhook }
+	changes := func(s step) bool { return len(s.writes) > 0 }
 	if c.Confirm != nil && slices.ContainsFunc(steps, changes) && !c.Confirm(ctx, "Go on?") {
 		return errors.New("nothing was changed")
 	}
@@ -114,13 +109,6 @@ func (c *Config) step(ctx context.Context, s step) error {
 	err := c.await(ctx, s.waits...)
 	if cli.IsPermanent(err) { // but files have changed
 		err = errors.New(err.Error())
-	}
-	if err != nil && s.undo != nil {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-		defer cancel()
-		if done := s.undo(ending); done != nil {
-			err = fmt.Errorf("%w; %w", err, done)
-		}
 	}
 	if err == nil || len(s.rollback) == 0 {
 		return err

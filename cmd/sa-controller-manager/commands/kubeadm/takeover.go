@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/earlier"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
@@ -31,12 +31,14 @@ func Takeover(ctx context.Context, c Config) error {
 			return c.wayBack(ctx, o, err)
 		}
 	}
-	if err := c.observeServer(ctx, o); err != nil {
-		return err
-	}
 	d, err := c.desire(o)
 	if err != nil {
 		return err
+	}
+	if c.Client != nil && d.files {
+		if d.earlier, err = earlier.Changers(ctx, c.Client, true); err != nil {
+			d.earlier = []string{"unknown, " + err.Error()} // a note, and nothing depends on it
+		}
 	}
 	steps, err := c.planTakeover(o, d)
 	if err != nil {
@@ -79,7 +81,7 @@ func (c *Config) planTakeover(o *observed, d *desired) ([]step, error) {
 
 // works waits for our process. Before kube-apiserver reads its files, that is all that our process may lack.
 func (c *Config) works(o *observed, d *desired) cli.Check {
-	if d.fromFiles() && !o.apiServer().ReadsFiles() {
+	if d.files && !o.apiServer().ReadsFiles() {
 		return c.managerReady(d, "?exclude="+registrationCheck)
 	}
 	return c.managerReady(d, "")
@@ -93,9 +95,6 @@ func (c *Config) planManager(o *observed, d *desired, w *written) step {
 		advice:  "Nothing of the control plane has been changed. " + log + again + "; kubeadm handback takes it out.",
 		proofs:  []cli.Check{c.isNode(o)},
 		waits:   []cli.Check{c.works(o, d)},
-	}
-	if d.inAPI() {
-		s.waits = append(s.waits, c.bound)
 	}
 	if d.written {
 		s.notes = append(d.kcm.Notes(), c.recordNotes(o, d)...)
@@ -114,9 +113,6 @@ func (c *Config) planManager(o *observed, d *desired, w *written) step {
 		s.writes = append(nodefile.Append(nil, c.backup(manager), o.managerBackup, o.manager), s.writes...)
 		s.undone = "the previous " + c.manifest(manager) + " is back, and until its process is ready this kube-apiserver refuses Pods"
 		s.advice = log + again + "."
-	}
-	if o.manager == nil {
-		s.undo = c.unbind
 	}
 	return s
 }
@@ -146,57 +142,35 @@ func (c *Config) planAPIServer(o *observed, d *desired, w *written) ([]step, err
 		proofs: []cli.Check{c.isNode(o)},
 		guards: []cli.Check{c.works(o, d)},
 	}
-	var steps []step
-	switch {
-	case d.fromFiles():
-		last.proofs = append([]cli.Check{c.switchedOff}, last.proofs...)
-		files := last
-		files.summary = "kube-apiserver reads our webhook from files, and calls it beside its plugin"
-		files.writes = nodefile.Append(nil, c.onNode(component.AdmissionConfigFile), o.copied, d.copied)
-		if err := w.takes(&files, o.apiServer(), d.readsFiles); err != nil {
-			return nil, err
-		}
-		files.waits = append(files.waits, c.managerReady(d, ""))
-		if len(files.writes) > 0 {
-			steps = []step{files}
-		}
-		last.guards = []cli.Check{c.managerReady(d, "")}
-	case d.inAPI():
-		last.guards = append(last.guards, c.bound)
-	case d.mode == registration.None:
+	if !d.files {
 		last.summary = "kube-apiserver keeps its ServiceAccount plugin"
+		last.notes = []string{d.note}
+		err := w.takes(&last, o.apiServer(), d.apiServer)
+		return []step{last}, err
 	}
-	if d.mode != registration.None {
-		ordinary, err := c.checkPlugin(d.own)
-		if err != nil {
-			return nil, err
-		}
-		last.guards = append(last.guards, c.restricted(ordinary))
+	ordinary, err := c.checkPlugin(d.own)
+	if err != nil {
+		return nil, err
 	}
-	for _, note := range []string{d.note, noteEarlier(o, d)} {
-		if note != "" {
-			last.notes = append(last.notes, note)
-		}
+	last.proofs = append([]cli.Check{c.switchedOff}, last.proofs...)
+	files := last
+	files.summary = "kube-apiserver reads our webhook from files, and calls it beside its plugin"
+	files.writes = nodefile.Append(nil, c.onNode(component.AdmissionConfigFile), o.copied, d.copied)
+	if err := w.takes(&files, o.apiServer(), d.readsFiles); err != nil {
+		return nil, err
 	}
-	before := o.apiServer()
-	if d.fromFiles() {
-		before = d.readsFiles
+	files.waits = append(files.waits, c.managerReady(d, ""))
+	var steps []step
+	if len(files.writes) > 0 {
+		steps = []step{files}
 	}
-	err := w.takes(&last, before, d.apiServer)
+	last.guards = []cli.Check{c.managerReady(d, ""), c.restricted(ordinary)}
+	if len(d.earlier) > 0 {
+		last.notes = []string{"These change Pods before our webhook gives them account, token and pull secrets (docs/comparison.md): " +
+			strings.Join(d.earlier, ", ") + "."}
+	}
+	err = w.takes(&last, d.readsFiles, d.apiServer)
 	return append(steps, last), err
-}
-
-// noteEarlier names what changes Pods before our webhook, and with kube-apiserver's plugin does so after it.
-func noteEarlier(o *observed, d *desired) string {
-	early := o.byURL
-	if d.fromFiles() {
-		early = o.earlier
-	}
-	if len(early) == 0 || d.mode == registration.None {
-		return ""
-	}
-	return "These change Pods before our webhook gives them account, token and pull secrets (docs/comparison.md): " +
-		strings.Join(early, ", ") + "."
 }
 
 // written is how far the steps before have changed the record.

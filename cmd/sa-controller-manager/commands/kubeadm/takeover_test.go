@@ -40,7 +40,7 @@ type trip struct {
 	before func(*testing.T, *controlPlane)
 	config func(*Config)
 	added  []string // to the command of kube-apiserver
-	none   bool     // it learns of our webhook in no way
+	none   bool     // it reads no files, and keeps its plugin
 	// since is what happens before the handback, and then kubeadm v1.34 writes the manifests of some
 	// components, with our patches or without.
 	since    func(*testing.T, *controlPlane)
@@ -54,15 +54,12 @@ func (tc *trip) adds(flag string) bool {
 	return slices.ContainsFunc(tc.added, func(one string) bool { return strings.HasPrefix(one, "--"+flag+"=") })
 }
 
-// mode is how kube-apiserver learns of our webhook.
+// mode is how our process registers.
 func (tc *trip) mode() registration.Mode {
-	switch {
-	case tc.none:
+	if tc.none {
 		return registration.None
-	case tc.adds(component.AdmissionConfigFlag):
-		return registration.Static
 	}
-	return registration.URL
+	return registration.Static
 }
 
 // edit is of the manifest of a component.
@@ -100,13 +97,7 @@ func TestThereAndBack(t *testing.T) {
 	both := []string{component.ControllerManager, component.APIServer}
 	optOut := []edit{{component.ControllerManager, "tokencleaner\n", "tokencleaner,-legacy-serviceaccount-token-cleaner-controller\n"}}
 	ownPluginOff := []edit{{component.APIServer, port, port + "    - " + pluginOff + "\n"}}
-	byURL := []string{pluginOff}
-	fromFiles := func(c *Config) { c.Registration = registration.Static }
-	unasked := func(nodes ...string) func(*Config) {
-		return func(c *Config) {
-			c.Registration, c.Client = "", fake.NewClientset(clitest.IdentityLeases(nodes...)...)
-		}
-	}
+	files, signed := []string{config, pluginOff}, []string{socket, config, pluginOff}
 	signs := func(c *Config) { c.ExternalSigner, c.Rewrite = true, true }
 	taken := func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, all) }
 	more := edit{component.APIServer, "--allow-privileged=true", "--allow-privileged=false"}
@@ -119,77 +110,59 @@ func TestThereAndBack(t *testing.T) {
 			p.remove(t, files...)
 		}
 	}
-	fromFilesBefore := func(steps int) func(*testing.T, *controlPlane) {
-		return func(t *testing.T, p *controlPlane) {
-			fromFiles(&p.config)
-			p.writeSteps(t, takeover, steps)
-		}
-	}
 	for name, tc := range map[string]trip{
-		"ByURL": {added: byURL},
-		"v1.37": {config: unasked(), added: []string{config, pluginOff}},
-		"v1.36": {
-			reason: "its gate is on", sample: "v1.36", flags: []string{gateOn}, config: unasked("n", "m"), added: []string{config, pluginOff},
+		"v1.37": {added: files},
+		"v1.36": {reason: "its gate is off", sample: "v1.36", none: true},
+		"v1.36WithSigner": {
+			reason: "that does not need the webhook", sample: "v1.36", none: true, config: signs, added: []string{socket},
 		},
-		"OneOf2":  {sample: "v1.36", config: unasked("n", "m"), none: true},
-		"OwnFile": {flags: []string{source}, config: fromFiles, added: []string{config, pluginOff}},
-		"OwnGate": {
-			sample: "v1.36", flags: []string{"--feature-gates=A=true," + gate + "=true"}, config: fromFiles,
-			added: []string{config, pluginOff},
-		},
+		"GateOn":  {sample: "v1.36", flags: []string{gateOn}, added: files},
+		"OwnFile": {flags: []string{source}, added: files},
+		"OwnGate": {sample: "v1.36", flags: []string{"--feature-gates=A=true," + gate + "=true"}, added: files},
 		"RegisteredNowhereFirst": {
-			reason: "as one of several before v1.37", added: []string{config, pluginOff},
+			reason: "as before v1.37", added: files,
 			before: func(t *testing.T, p *controlPlane) {
-				p.config.Registration = registration.None
+				p.config.KeepPlugin = true
 				taken(t, p)
 			},
-			config: func(c *Config) { c.Registration, c.Rewrite = registration.Static, true },
+			config: func(c *Config) { c.KeepPlugin, c.Rewrite = false, true },
 		},
-		"Interrupted": {
-			added:  []string{config, pluginOff},
-			before: fromFilesBefore(3),
-		},
+		"Interrupted": {added: files, before: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 3) }},
 		"FilesEditedSince": {
-			reason: "so that the backup does not fit", config: fromFiles, added: []string{config, pluginOff}, since: changedAndWithout(),
+			reason: "so that the backup does not fit", added: files, since: changedAndWithout(),
 			left: []edit{more},
 		},
-		"Signer": {config: signs, added: []string{socket, pluginOff}},
+		"Signer": {config: signs, added: signed},
 		"SignerLater": {
-			reason: "the backup of the first takeover is what was before both", before: taken, config: signs, added: []string{socket, pluginOff},
+			reason: "the backup of the first takeover is what was before both", before: taken, config: signs, added: signed,
 		},
-		"SignerAndFiles": {
-			config: func(c *Config) {
-				fromFiles(c)
-				signs(c)
-			}, added: []string{socket, config, pluginOff},
-		},
-		"SignerEditedSince": {config: signs, added: []string{socket, pluginOff}, since: changedAndWithout(), left: []edit{more}},
+		"SignerEditedSince": {config: signs, added: signed, since: changedAndWithout(), left: []edit{more}},
 		"SignerEditedAndOurManifestIsGone": {
-			reason: "the record has the keys", config: signs, added: []string{socket, pluginOff}, left: []edit{more},
+			reason: "the record has the keys", config: signs, added: signed, left: []edit{more},
 			since: changedAndWithout(ownFile),
 		},
 		"SignerEditedAndTheBackupIsGone": {
-			reason: "the record has the keys", config: signs, added: []string{socket, pluginOff}, left: []edit{more},
+			reason: "the record has the keys", config: signs, added: signed, left: []edit{more},
 			since: changedAndWithout("backup/kube-apiserver.yaml"),
 		},
-		"OwnOptOut":              {edits: optOut, added: byURL},
-		"OwnPluginOff":           {edits: ownPluginOff},
-		"UpgradedWithPatches":    {edits: optOut, added: byURL, upgraded: both, patched: true},
-		"UpgradedWithoutPatches": {edits: optOut, added: byURL, upgraded: both},
-		"OurManifestIsGone":      {added: byURL, since: without(ownFile)},
-		"OurManifestIsDamaged":   {added: byURL, since: func(t *testing.T, p *controlPlane) { p.write(t, ownFile, []byte("kind: [")) }},
+		"OwnOptOut":              {edits: optOut, added: files},
+		"OwnPluginOff":           {edits: ownPluginOff, added: []string{config}},
+		"UpgradedWithPatches":    {edits: optOut, added: files, upgraded: both, patched: true},
+		"UpgradedWithoutPatches": {edits: optOut, added: files, upgraded: both},
+		"OurManifestIsGone":      {added: files, since: without(ownFile)},
+		"OurManifestIsDamaged":   {added: files, since: func(t *testing.T, p *controlPlane) { p.write(t, ownFile, []byte("kind: [")) }},
 		"TheBackupsAreGone": {
-			edits: optOut, added: byURL, since: without("backup/kube-controller-manager.yaml", "backup/kube-apiserver.yaml"),
+			edits: optOut, added: files, since: without("backup/kube-controller-manager.yaml", "backup/kube-apiserver.yaml"),
 		},
 		"OurLineIsEdited": {
-			reason: "the operator has put a plugin of its own beside ours", added: byURL,
+			reason: "the operator has put a plugin of its own beside ours", added: files,
 			since: func(t *testing.T, p *controlPlane) {
 				p.change(t, component.APIServer, pluginOff, pluginOff+",PodSecurity")
 			},
 			left: []edit{{component.APIServer, "    image: ", "    - --disable-admission-plugins=PodSecurity\n    image: "}},
 		},
 		"OperatorAddsTheSameLine": {
-			reason: "of several equal lines the last one is ours", added: byURL, left: ownPluginOff,
+			reason: "of several equal lines the last one is ours", added: files, left: ownPluginOff,
 			since: func(t *testing.T, p *controlPlane) { p.change(t, component.APIServer, port, ownPluginOff[0].new) },
 		},
 	} {
@@ -219,7 +192,7 @@ func (tc *trip) goes(t *testing.T) {
 	p.writeSteps(t, takeover, all)
 	tc.isTaken(t, p, first, command)
 
-	p.config.Registration, p.config.ExternalSigner, p.config.Rewrite = "", false, false
+	p.config.KeepPlugin, p.config.ExternalSigner, p.config.Rewrite = false, false, false
 	after := p.files(t)
 	p.writeSteps(t, takeover, all)
 	testutil.Check(t, "after one more takeover, without the flags", after, p.files(t))
@@ -327,12 +300,12 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 	}
 	written := stock(t, other, component.APIServer)
 	if tc.mode() == registration.Static { // an older one reads no files
-		written = regexp.MustCompile(`kube-apiserver:v1\.36\.\d+`).ReplaceAll(written, []byte("kube-apiserver:v1.37.2"))
+		written = writtenAgain(t, other)
 	}
 	p.write(t, apiServerFile, written)
 	for _, n := range []int{3, all} {
 		p.writeSteps(t, takeover, n)
-		want := tc.mode() == registration.URL || tc.mode() == registration.Static && n == all
+		want := tc.mode() == registration.Static && n == all
 		if off := slices.Contains(p.command(t), pluginOff); off != want {
 			t.Errorf("kubeadm has written its manifest again, and after %d steps the plugin is off: %t, want %t", n, off, want)
 		}
@@ -347,6 +320,12 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 		component.OwnCommand(staticpodtest.Read(t, p.config.manifest(manager))).Last(registrationFlag))
 	p.writeSteps(t, handback, 1)
 	testutil.Check(t, "what kubeadm wrote", string(written), string(staticpodtest.Read(t, p.config.manifest(component.APIServer))))
+}
+
+// writtenAgain is a manifest of kubeadm with an image that reads files.
+func writtenAgain(t *testing.T, sample string) []byte {
+	t.Helper()
+	return regexp.MustCompile(`kube-apiserver:v1\.36\.\d+`).ReplaceAll(stock(t, sample, component.APIServer), []byte("kube-apiserver:v1.37.2"))
 }
 
 // upgrade writes a new manifest of a component as kubeadm does, with our patch or without.
@@ -370,11 +349,12 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	const (
 		record        = "backup/record.json"
-		apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml ~" + record +
-			" +patches/kube-apiserver-sa-controller-manager+json.yaml ~" + apiServerFile
+		copied        = "sa-controller-manager/static/config/admission.yaml"
+		apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml +" + copied + " ~" + record + " +" + apiServerPatch + " ~" + apiServerFile
+		apiServerOff  = "kube-apiserver: ~" + record + " ~" + apiServerPatch + " ~" + apiServerFile
 		kcmAway = "kube-controller-manager: +backup/kube-controller-manager.yaml +" + record +
 			" +patches/kube-controller-manager-sa-controller-manager+json.yaml ~" + kcmFile
-		apiServerBack = "kube-apiserver: ~" + apiServerFile + " -patches/kube-apiserver-sa-controller-manager+json.yaml ~" + record
+		apiServerBack = "kube-apiserver: ~" + apiServerFile + " -" + apiServerPatch + " -" + copied + " ~" + record
 		kcmBack       = "kube-controller-manager: ~" + kcmFile + " -patches/kube-controller-manager-sa-controller-manager+json.yaml -" + record
 		ownAway       = "manager: -" + ownFile
 	)
@@ -388,36 +368,42 @@ func TestPlan(t *testing.T) {
 		way     way // takeover if nil
 		want    []string
 	}{
-		"Stock":                {want: []string{"manager: +" + ownFile, kcmAway, apiServerAway}},
-		"OurManifestIsAnother": {reason: "the operator's", prepare: another, want: []string{"manager:", kcmAway, apiServerAway}},
+		"Stock":                {want: []string{"manager: +" + ownFile, kcmAway, apiServerAway, apiServerOff}},
+		"OurManifestIsAnother": {
+			reason: "the operator's, which registers nothing", prepare: another,
+			want: []string{"manager:", kcmAway, "kube-apiserver: +backup/kube-apiserver.yaml ~" + record + " +" + apiServerPatch},
+		},
 		"Rewrite": {
 			prepare: func(t *testing.T, p *controlPlane) {
 				another(t, p)
 				p.config.Rewrite = true
 			},
-			want: []string{"manager: +backup/sa-controller-manager.yaml ~" + ownFile, kcmAway, apiServerAway},
+			want: []string{"manager: +backup/sa-controller-manager.yaml ~" + ownFile, kcmAway, apiServerAway, apiServerOff},
 		},
 		"UpgradedWithoutPatches": {
-			reason: "the backup is that of the manifest which is replaced", in: 3,
-			prepare: func(t *testing.T, p *controlPlane) { p.write(t, apiServerFile, stock(t, "v1.34", component.APIServer)) },
+			reason: "the backup is that of the manifest which is replaced", in: all,
+			prepare: func(t *testing.T, p *controlPlane) {
+				p.write(t, apiServerFile, replaced(t, writtenAgain(t, "v1.36"), "--allow-privileged=true", "--allow-privileged=false"))
+			},
 			want: []string{
-				"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + record + " ~" + apiServerFile,
+				"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + record + " ~" + apiServerPatch +
+					" ~" + apiServerFile, apiServerOff,
 			},
 		},
 		"ThePatchIsGone": {
-			in: 3, prepare: func(t *testing.T, p *controlPlane) {
+			in: all, prepare: func(t *testing.T, p *controlPlane) {
 				p.remove(t, apiServerPatch)
 			},
 			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: +" + apiServerPatch},
 		},
-		"Handback":           {in: 3, way: handback, want: []string{apiServerBack, kcmBack, "webhook:", ownAway}},
-		"HandbackGoesOn":     {in: 3, out: 2, way: handback, want: []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", ownAway}},
-		"HandbackAfterAHalf": {in: 2, way: handback, want: []string{"kube-apiserver:", kcmBack, "webhook:", ownAway}},
-		"BreakGlassOtherGone": {in: 3, way: handback, want: []string{apiServerBack}, prepare: func(t *testing.T, p *controlPlane) {
+		"Handback":           {in: all, way: handback, want: []string{apiServerBack, kcmBack, ownAway}},
+		"HandbackGoesOn":     {in: all, out: 2, way: handback, want: []string{"kube-apiserver:", "kube-controller-manager:", ownAway}},
+		"HandbackAfterAHalf": {in: 2, way: handback, want: []string{"kube-apiserver:", kcmBack, ownAway}},
+		"BreakGlassOtherGone": {in: all, way: handback, want: []string{apiServerBack}, prepare: func(t *testing.T, p *controlPlane) {
 			p.remove(t, kcmFile)
 			oneAlone(p)
 		}},
-		"BreakGlassOtherDamaged": {in: 3, way: handback, want: []string{apiServerBack}, prepare: func(t *testing.T, p *controlPlane) {
+		"BreakGlassOtherDamaged": {in: all, way: handback, want: []string{apiServerBack}, prepare: func(t *testing.T, p *controlPlane) {
 			p.write(t, kcmFile, []byte("kind: ["))
 			oneAlone(p)
 		}},
@@ -480,12 +466,6 @@ func TestManagerThatDoesNotCome(t *testing.T) {
 			}
 			own := p.steps(t, takeover)[0]
 			own.proofs, own.guards = nil, nil // they ask kube-apiserver
-			if tc.before == nil {
-				own.undo = func(ctx context.Context) error {
-					testutil.Must(t, ctx.Err())
-					return nil
-				}
-			}
 			wantError(t, name, p.config.step(ctx, own), strings.ReplaceAll(tc.want, "DIR", p.dir))
 			if !strings.HasPrefix(own.advice, tc.advice) {
 				t.Errorf("the advice is %q, want %q at first", own.advice, tc.advice)
@@ -535,14 +515,13 @@ func TestProofs(t *testing.T) {
 		},
 		"Key": {
 			pod: here, objects: []runtime.Object{account},
-			dry:     "step 1, manager: kube-apiserver does not accept the key of /etc/kubernetes/pki/sa.key (",
-			waiting: "step 1, manager: kube-apiserver does not accept the key of /etc/kubernetes/pki/sa.key (",
+			dry:     "step 1, manager: kube-apiserver refuses tokens of key in /etc/kubernetes/pki/sa.key: ",
+			waiting: "step 1, manager: kube-apiserver refuses tokens of key in /etc/kubernetes/pki/sa.key: ",
 		},
 		"RootCA": {
 			pod: here, objects: []runtime.Object{account, published(anotherCA)}, accepts: true,
-			dry: "step 1, manager: our process would change ConfigMap kube-root-ca.crt of every namespace to the certificates in " +
-				"/etc/kubernetes/pki/ca.crt (added: ",
-			waiting: "step 1, manager: our process would change ConfigMap kube-root-ca.crt of every namespace",
+			dry:     "step 1, manager: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, so that Pods there",
+			waiting: "step 1, manager: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, so that Pods there",
 		},
 		"Passes": {
 			pod: here, objects: []runtime.Object{account, published(theRootCA())}, accepts: true, waiting: "step 1, manager: the identity of",
@@ -573,7 +552,7 @@ func TestProofs(t *testing.T) {
 	p.config.Client, p.config.Steps = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=172.18.0.2")),
 		[]string{StepAPIServer}
 	p.refuses(t, "no process", Takeover, "our process has no manifest on this node: the step manager comes first")
-	p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-registration=url"}))
+	p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-registration=static"}))
 	p.refuses(t, "another step", Takeover, "")
 }
 
@@ -584,7 +563,6 @@ func TestRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		signer   bool
-		mode     registration.Mode
 		old, new string // of kube-apiserver's manifest
 		steps    []string
 		want     string // "" if it is planned
@@ -618,9 +596,8 @@ func TestRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			p.config.ExternalSigner, p.config.Rewrite, p.config.Steps = tc.signer, tc.signer, tc.steps
-			p.config.Registration = stdcmp.Or(tc.mode, registration.URL)
 			if tc.steps != nil {
-				p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-registration=url"}))
+				p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-registration=static"}))
 			}
 			if tc.old != "" {
 				p.change(t, component.APIServer, tc.old, tc.new)
@@ -666,7 +643,7 @@ func TestTakenOverAgain(t *testing.T) {
 	edited := func(t *testing.T, p *controlPlane, _ bool) {
 		p.change(t, component.APIServer, "--allow-privileged=true", "--allow-privileged=false")
 	}
-	files := func(c *Config) { c.Registration = registration.Static }
+	same := func(*Config) {}
 	for name, tc := range map[string]struct {
 		reason, sample string
 		first          func(*Config)
@@ -675,23 +652,23 @@ func TestTakenOverAgain(t *testing.T) {
 		again          func(*Config)
 	}{
 		"UpgradedWithPatches": {
-			reason: "v1.37 has one more controller that is replaced", sample: "v1.36", steps: all, first: func(*Config) {},
+			reason: "v1.37 has one more controller that is replaced", sample: "v1.36", steps: all, first: same,
 			between: func(t *testing.T, p *controlPlane, patches bool) {
 				for _, name := range []string{component.ControllerManager, component.APIServer} {
 					p.upgrade(t, name, stock(t, "v1.37", name), patches)
 				}
-			}, again: func(*Config) {},
+			}, again: same,
 		},
-		"Interrupted": {reason: "the plugin step did not come", sample: "v1.37", steps: 3, first: files, between: edited, again: files},
-		"FilesThenSigner": {sample: "v1.37", steps: all, first: files, between: edited, again: func(c *Config) {
-			c.Registration, c.ExternalSigner, c.Rewrite = "", true, true
+		"Interrupted": {reason: "the plugin step did not come", sample: "v1.37", steps: 3, first: same, between: edited, again: same},
+		"FilesThenSigner": {sample: "v1.37", steps: all, first: same, between: edited, again: func(c *Config) {
+			c.ExternalSigner, c.Rewrite = true, true
 		}},
 		"SignerThenFiles": {
 			reason: "files come with v1.37", sample: "v1.36", steps: all, first: func(c *Config) {
-				c.Registration, c.ExternalSigner, c.Rewrite = registration.None, true, true
+				c.ExternalSigner, c.Rewrite = true, true
 			}, between: func(t *testing.T, p *controlPlane, _ bool) {
 				p.change(t, component.APIServer, "kube-apiserver:v1.36", "kube-apiserver:v1.37")
-			}, again: func(c *Config) { c.Registration, c.ExternalSigner = registration.Static, false },
+			}, again: func(c *Config) { c.ExternalSigner = false },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -703,7 +680,7 @@ func TestTakenOverAgain(t *testing.T) {
 			tc.between(t, never, false)
 			tc.again(&p.config)
 			p.writeSteps(t, takeover, all)
-			p.config.Registration, p.config.ExternalSigner, p.config.Rewrite = "", false, true
+			p.config.KeepPlugin, p.config.ExternalSigner, p.config.Rewrite = false, false, true
 			p.writeSteps(t, takeover, all)
 			if ours := p.files(t)[ownFile]; strings.Contains(ours, "-serviceaccount-controller") {
 				t.Errorf("%s: our process runs no controllers:\n%s", tc.reason, ours)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/apiservers"
@@ -42,7 +43,7 @@ const examples = `  # What may the identity of this kubeconfig do, and what is m
 
 // NewCommand takes all flags of the manager, because they decide what it needs.
 func NewCommand(client cli.ClientFunc) *cobra.Command {
-	o, output := options.New(), cli.Output{}
+	o, output := secureport.New(), cli.Output{}
 	cmd := &cobra.Command{
 		Use:     "preflight",
 		Short:   "Ask whether all permissions are there, and print what grants the missing ones",

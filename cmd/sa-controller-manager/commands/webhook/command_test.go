@@ -325,7 +325,7 @@ func TestUnlessPluginOff(t *testing.T) {
 			if (got.Code == 0) != (tc.want == "") || !strings.Contains(got.Stderr, tc.want) {
 				t.Errorf("%+v, want %q", got, tc.want)
 			}
-			if active := registration.IsActive(t.Context(), client) == nil; active != (tc.want != "") {
+			if active := registration.IsInactive(t.Context(), client) != nil; active != (tc.want != "") {
 				t.Errorf("the webhook is bound: %t", active)
 			}
 		})

@@ -28,6 +28,7 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -94,7 +95,7 @@ func Refuses(t *testing.T, command func() *cobra.Command, cases Refusals) {
 // Parse returns the options that args make, unvalidated.
 func Parse(t *testing.T, args ...string) *options.Options {
 	t.Helper()
-	o, _, err := options.Parse(args)
+	o, _, err := secureport.Parse(args)
 	if err != nil {
 		t.Fatalf("parse %q: %v", args, err)
 	}

@@ -9,8 +9,6 @@
 package component
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -120,14 +118,7 @@ func (f Files) Operators() (*staticpod.Manifest, error) {
 	if err != nil || f.Taken == nil {
 		return now, err
 	}
-	backup, err := staticpod.Parse(f.Backup, f.Name)
-	intact := err == nil && sum(f.Backup) == f.Taken.Original
-	if err == nil && now.Equal(backup) {
-		return now, nil
-	}
-	if intact && sum(f.Manifest) == f.Taken.Result {
-		return backup, nil
-	}
+	backup, _ := staticpod.Parse(f.Backup, f.Name) // it may be gone or damaged
 	undone, err := now.Apply(f.Taken.undo(now))
 	if err != nil {
 		return nil, fmt.Errorf("the manifest of %s: %w", f.Name, err)
@@ -136,11 +127,6 @@ func (f Files) Operators() (*staticpod.Manifest, error) {
 		return backup, nil
 	}
 	return undone, nil
-}
-
-func sum(data []byte) string {
-	hash := sha256.Sum256(data)
-	return hex.EncodeToString(hash[:])
 }
 
 // Takeover returns what a takeover makes of the files. changes are those of kube-apiserver.
@@ -168,7 +154,6 @@ func (f Files) Takeover(changes Changes) (Files, error) {
 	if err != nil {
 		return f, fmt.Errorf("the manifest of %s: %w", f.Name, err)
 	}
-	taken.Original, taken.Result = sum(first.Bytes()), sum(after.Bytes())
 	patch, err := kubeadmPatch(taken)
 	return Files{Name: f.Name, Manifest: after.Bytes(), Backup: first.Bytes(), Patch: patch, Taken: &taken}, err
 }

@@ -5,13 +5,17 @@ package component
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/internal/check"
 )
 
@@ -40,11 +44,6 @@ var (
 		Remedy: "on that node: sa-controller-manager kubeadm handback --steps=kube-apiserver, then kubeadm takeover " +
 			"with the flags of the first one",
 	}
-	byURL = check.Fact{
-		Code: "registered-by-url", Message: "the webhook is in the API although kube-apiserver could read it from files",
-		Cost: "clients of the API can delete it", Remedy: "on that node: sa-controller-manager kubeadm handback, then kubeadm takeover " +
-			"with the flags of the first one",
-	}
 )
 
 // Findings finds what "kubeadm upgrade" without our patches has reset, and controllers that run nowhere, by the mirror
@@ -52,46 +51,109 @@ var (
 func Findings(pods []corev1.Pod, bound bool, lease *coordinationv1.Lease, now time.Time) check.Result {
 	leads := lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") != "" && lease.Spec.RenewTime != nil &&
 		now.Before(lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second))
-	servers, managers, count := Stock(pods)
-	findings := runNowhere.Found().About(RunNowhere(pods, leads))
+	servers, kcms, own := onHosts(pods, APIServer), onHosts(pods, ControllerManager), onHosts(pods, Manager)
+	var plugins, doubled []string
+	for host, server := range servers {
+		fromFiles := PodFlag(own[host], "webhook-registration") == string(registration.Static)
+		if !PluginIsOff(server) && (bound || fromFiles) {
+			plugins = append(plugins, server.Name)
+		}
+	}
+	for host, kcm := range kcms {
+		if names := stockControllers(kcm, PodCommand(own[host]).List(ControllersFlag)); leads && len(names) > 0 {
+			doubled = append(doubled, kcm.Name+" ("+strings.Join(names, ", ")+")")
+		}
+	}
+	slices.Sort(plugins)
+	slices.Sort(doubled)
+	findings := slices.Concat(runNowhere.Found().About(runningNowhere(kcms, own, leads)), pluginOn.Found().About(plugins),
+		managerStock.Found().About(doubled))
 	switch {
-	case count == 0:
+	case len(servers)+len(kcms) == 0:
 		return check.Skip("no static pods of kube-apiserver and kube-controller-manager")
 	case !bound && !leads && len(findings) == 0:
 		return check.Skip("the webhook is not bound, and no replica leads")
 	}
-	if !bound {
-		servers = nil
-	}
-	besideFiles, urls := byRegistration(pods)
-	findings = append(findings, pluginOn.Found().About(append(servers, besideFiles...))...)
-	if leads {
-		findings = append(findings, managerStock.Found().About(managers)...)
-	}
-	return check.Result{Findings: append(findings, byURL.Found().About(urls)...), Note: fmt.Sprintf("static pods: %d", count)}
+	return check.Result{Findings: findings, Note: fmt.Sprintf("static pods: %d", len(servers)+len(kcms))}
 }
 
-// byRegistration returns the kube-apiservers with their plugin beside a process that registers from files, and those that
-// read files by now beside one that registers by URL.
-func byRegistration(pods []corev1.Pod) (besideFiles, urls []string) {
-	servers := map[string]*corev1.Pod{} // by node
+// onHosts returns the mirror pods of a component, by node.
+func onHosts(pods []corev1.Pod, component string) map[string]*corev1.Pod {
+	found := map[string]*corev1.Pod{}
 	for i := range pods {
-		if IsMirror(&pods[i], APIServer) {
-			servers[pods[i].Spec.NodeName] = &pods[i]
+		node := pods[i].Spec.NodeName
+		if _, mirror := pods[i].Annotations[corev1.MirrorPodAnnotationKey]; mirror && pods[i].Name == component+"-"+node {
+			found[node] = &pods[i]
 		}
 	}
-	for i := range pods {
-		server := servers[pods[i].Spec.NodeName]
-		if server == nil || !IsMirror(&pods[i], Manager) {
-			continue
-		}
-		main := server.Spec.Containers[0]
-		switch mode := registration.Mode(PodFlag(&pods[i], "webhook-registration")); {
-		case mode == registration.Static && !PluginIsOff(server):
-			besideFiles = append(besideFiles, server.Name)
-		case mode == registration.URL && FilesUnasked(main.Image, main.Command):
-			urls = append(urls, server.Name)
+	return found
+}
+
+// stockControllers returns what a kube-controller-manager runs and our process on its host, with this list, does too.
+func stockControllers(kcm *corev1.Pod, own []string) (names []string) {
+	command := PodCommand(kcm)
+	for _, controller := range replacedControllers(kcm.Spec.Containers[0].Image) {
+		if runsController(command.List(ControllersFlag), controller) && runsController(own, controller) {
+			names = append(names, controller.name)
 		}
 	}
-	return besideFiles, urls
+	if command.Last(KeyFlag) != "" && runsController(own, tokenController()) {
+		names = append(names, tokenController().name)
+	}
+	return names
+}
+
+// runningNowhere returns the controllers without which a namespace can have no Pods, and which are off in every
+// kube-controller-manager and do not run in ours. A replica that leads need not be a mirror pod.
+func runningNowhere(kcms, own map[string]*corev1.Pod, leads bool) (names []string) {
+	for _, controller := range replacedControllers("")[:2] {
+		run := func(pods map[string]*corev1.Pod) bool {
+			for _, pod := range pods {
+				if runsController(PodCommand(pod).List(ControllersFlag), controller) {
+					return true
+				}
+			}
+			return false
+		}
+		if len(kcms) > 0 && !run(kcms) && (!leads || len(own) > 0 && !run(own)) {
+			names = append(names, controller.name)
+		}
+	}
+	return names
+}
+
+// runsController reports whether a process with this list runs a controller. Without a list it runs all.
+func runsController(list []string, c replacedController) bool {
+	on, _ := isEnabled(list, c)
+	return on || len(list) == 0
+}
+
+// PodCommand returns the command lines of all containers.
+func PodCommand(pod *corev1.Pod) (command staticpod.Command) {
+	if pod == nil {
+		return nil
+	}
+	for _, container := range pod.Spec.Containers {
+		command = slices.Concat(command, container.Command, container.Args)
+	}
+	return command
+}
+
+// PluginIsOff reports whether a kube-apiserver has no ServiceAccount plugin.
+func PluginIsOff(pod *corev1.Pod) bool { return pluginIsOff(PodCommand(pod)) }
+
+func pluginIsOff(command staticpod.Command) bool {
+	return slices.Contains(command.List(disableFlag), pluginName)
+}
+
+// PodFlag returns the last value of a flag in a Pod's command, "" if it is not given.
+func PodFlag(pod *corev1.Pod, name string) string { return PodCommand(pod).Last(name) }
+
+// OwnCommand returns the command lines in our manifest, nil if it is none.
+func OwnCommand(manifest []byte) staticpod.Command {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil {
+		return nil
+	}
+	return PodCommand(&pod)
 }

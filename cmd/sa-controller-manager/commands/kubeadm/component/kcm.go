@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/spf13/pflag"
+
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
@@ -26,8 +28,7 @@ type class string
 const (
 	carriedOver class = "carried over"
 	notNeeded   class = "not needed here"
-	refused     class = "refused"
-	accepted    class = "accepted" // refused, but for --accept-flag
+	unknown     class = "unknown"
 )
 
 // kcmFlags are flags of kube-controller-manager that our process has too. carry returns our value; it
@@ -40,7 +41,7 @@ type kcmFlags struct {
 
 // kcmTable has the flags that are carried over and those not needed here that have a reason of their
 // own. Others that our process accepts as kube-controller-manager does are about each one's own clients,
-// port, metrics or log. A flag that our process does not know is refused.
+// port, metrics or log. One that our process does not know is named in the plan.
 func kcmTable() []kcmFlags {
 	return []kcmFlags{
 		{KeyFlag, "signs the tokens of Secrets", (*Carried).key},
@@ -66,6 +67,7 @@ type Carried struct {
 	*staticpod.Manifest
 
 	own      staticpod.Command // of our manifest that is there
+	flags    *pflag.FlagSet    // of our process
 	verdicts []verdict
 }
 
@@ -76,24 +78,28 @@ type verdict struct {
 	reason       string
 }
 
-// Carry decides about every flag. own is the command of our manifest if no record says what takeovers have changed: it
-// then knows more. A flag in accept is left out where it would be refused.
-func Carry(m *staticpod.Manifest, own staticpod.Command, accept []string) *Carried {
-	k := &Carried{Manifest: m, own: own}
-	// Without these two flags kube-controller-manager differs from our manifest.
-	for _, name := range slices.Concat([]string{KeyFlag, RootCAFlag}, m.Command().Given()) {
-		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name }) {
-			v := k.decide(name)
-			if v.class == refused && slices.ContainsFunc(accept, func(one string) bool { return staticpod.FlagName(one) == name }) {
-				v.class = accepted
-			}
-			k.verdicts = append(k.verdicts, v)
+// Carry decides about every flag, and refuses values that it cannot carry over. flags are those of our process, and own is
+// the command of our manifest if no record says what takeovers have changed: it then knows more.
+func Carry(m *staticpod.Manifest, flags *pflag.FlagSet, own staticpod.Command) (*Carried, error) {
+	k := &Carried{Manifest: m, flags: flags, own: own}
+	var all []error
+	seen := map[string]bool{}
+	// Without the first two flags kube-controller-manager differs from our manifest.
+	for _, name := range append([]string{KeyFlag, RootCAFlag}, m.Command().Given()...) {
+		if seen[name] {
+			continue
 		}
+		seen[name] = true
+		v, err := k.decide(name)
+		if err != nil {
+			all = append(all, fmt.Errorf("--%s of %s: %w", name, ControllerManager, err))
+		}
+		k.verdicts = append(k.verdicts, v)
 	}
-	return k
+	return k, errors.Join(all...)
 }
 
-func (k *Carried) decide(name string) verdict {
+func (k *Carried) decide(name string) (verdict, error) {
 	v := verdict{flag: name, theirs: strings.Join(k.Command().All(name), " "), class: notNeeded}
 	for _, flags := range kcmTable() {
 		if !slices.Contains(strings.Fields(flags.names), name) {
@@ -101,21 +107,18 @@ func (k *Carried) decide(name string) verdict {
 		}
 		v.reason = flags.reason
 		if flags.carry == nil {
-			return v
+			return v, nil
 		}
 		v.class = carriedOver
 		value, err := flags.carry(k, name)
-		if err != nil {
-			v.class, v.reason = refused, err.Error()
-		} else if value != "" || name != ControllersFlag {
+		if value != "" || name != ControllersFlag {
 			k.Args = append(k.Args, Assign(name, value))
 		}
-		return v
+		return v, err
 	}
-	_, own, err := options.Parse(nil)
-	if err != nil || own.Lookup(name) == nil || !strings.HasPrefix(options.OriginOf(own.Lookup(name)), "as KCM") {
-		v.class, v.reason = refused, "this version does not know the flag, and so not what it changes"
-		return v
+	if flag := k.flags.Lookup(name); flag == nil || !strings.HasPrefix(options.OriginOf(flag), "as KCM") {
+		v.class, v.reason = unknown, "this version does not know the flag, and so not what it changes"
+		return v, nil
 	}
 	v.reason = "is for its own process"
 	for _, ignored := range options.IgnoredFlags() {
@@ -123,7 +126,7 @@ func (k *Carried) decide(name string) verdict {
 			v.reason = "is about " + ignored.Of
 		}
 	}
-	return v
+	return v, nil
 }
 
 // last returns the value of a flag that takes one.
@@ -189,24 +192,12 @@ func (k *Carried) controllers(name string) (string, error) {
 	return strings.Join(selectors, ","), k.Understands(name)
 }
 
-// Refusal names every refused flag.
-func (k *Carried) Refusal() error {
-	var all []error
-	for _, v := range k.verdicts {
-		if v.class == refused {
-			all = append(all, fmt.Errorf("--%s of %s: %s; --accept-flag=%s leaves it out", v.flag, ControllerManager, v.reason, v.flag))
-		}
-	}
-	return errors.Join(all...)
-}
-
-// Notes name the flags that --accept-flag leaves out.
+// Notes name the flags that this version does not know.
 func (k *Carried) Notes() []string {
 	var notes []string
 	for _, v := range k.verdicts {
-		if v.class == accepted {
-			notes = append(notes, fmt.Sprintf("Accepted (--accept-flag), and not taken over: %s of %s: %s.",
-				Assign(v.flag, v.theirs), ControllerManager, v.reason))
+		if v.class == unknown {
+			notes = append(notes, fmt.Sprintf("Not taken over: --%s=%s of %s: %s.", v.flag, v.theirs, ControllerManager, v.reason))
 		}
 	}
 	return notes

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
@@ -69,14 +70,10 @@ func TestCarriedOver(t *testing.T) {
 		},
 
 		"FilledIn": {command: []string{noKey + "$(KEY)", theCA}, refused: "the kubelet expands a variable"},
-		"Unknown": {
-			flags:   []string{"--service-account-magic=1"},
-			refused: "--service-account-magic of kube-controller-manager: this version does not know the flag",
-		},
+		"Unknown": {reason: "the plan names it", flags: []string{"--service-account-magic=1"}},
 		"All": {
 			reason: "one call names them all", command: []string{noKey + "$(KEY)", "--root-ca-file=/ca.crt"},
-			refused: "expands a variable; --accept-flag=service-account-private-key-file leaves it out\n--root-ca-file of " +
-				"kube-controller-manager: /ca.crt is in none",
+			refused: "expands a variable\n--root-ca-file of kube-controller-manager: /ca.crt is in none",
 		},
 
 		"AfterATakeover": {
@@ -113,8 +110,10 @@ func TestCarriedOver(t *testing.T) {
 			}
 			m, err := f.Operators()
 			testutil.Must(t, err)
-			k := Carry(m, tc.own, nil)
-			if err := k.Refusal(); tc.refused != "" || err != nil {
+			_, flags, err := secureport.Parse(nil)
+			testutil.Must(t, err)
+			k, err := Carry(m, flags, tc.own)
+			if tc.refused != "" || err != nil {
 				if err == nil || tc.refused == "" || !strings.Contains(err.Error(), tc.refused) {
 					t.Errorf("%s: error %v, want one with %q", tc.reason, err, tc.refused)
 				}

@@ -35,9 +35,6 @@ type Taken struct {
 	Removed []Line `json:"removed,omitempty"`
 	// Mounts were added.
 	Mounts []Mount `json:"mounts,omitempty"`
-	// Original and Result are the SHA-256 of the manifest before and after.
-	Original string `json:"original"`
-	Result   string `json:"result"`
 }
 
 // Line is a string of a command, at its place there.
@@ -157,18 +154,14 @@ func (f Files) Restart(value string) (Files, error) {
 	if err != nil {
 		return f, err
 	}
-	taken := Taken{Original: sum(f.Manifest)}
-	if f.Taken != nil {
-		taken = *f.Taken
-	} else {
-		f.Backup = f.Manifest
+	if f.Taken == nil {
+		f.Backup, f.Taken = f.Manifest, &Taken{}
 	}
 	after, err := now.Apply(annotation(now, value))
 	if err != nil {
 		return f, fmt.Errorf("the manifest of %s: %w", f.Name, err)
 	}
-	taken.Result = sum(after.Bytes())
-	f.Manifest, f.Taken = after.Bytes(), &taken
+	f.Manifest = after.Bytes()
 	return f, nil
 }
 

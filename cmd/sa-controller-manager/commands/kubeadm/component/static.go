@@ -34,7 +34,7 @@ func (t *Taken) files(m *staticpod.Manifest) error {
 	if err := m.Understands(gatesFlag, AdmissionConfigFlag, emulatedFlag); err != nil {
 		return err
 	}
-	if !FilesUnasked(m.Image(), m.Command()) {
+	if !ReadsManifests(m.Image(), m.Command()) {
 		return fmt.Errorf("kube-apiserver reads no webhook configurations from files: v1.%d does, v1.%d with --%s=%s=true in its manifest",
 			staticOnMinor, staticMinor, gatesFlag, staticGate)
 	}
@@ -48,9 +48,9 @@ func (t *Taken) files(m *staticpod.Manifest) error {
 	return nil
 }
 
-// FilesUnasked reports whether kube-apiserver reads webhook configurations from files: it emulates a version that does, and
+// ReadsManifests reports whether kube-apiserver reads webhook configurations from files: it emulates a version that does, and
 // the gate is on.
-func FilesUnasked(image string, command staticpod.Command) bool {
+func ReadsManifests(image string, command staticpod.Command) bool {
 	minor := version(image)
 	for _, one := range command.List(emulatedFlag) { // 1.36, or kube=1.36 among components
 		one = strings.TrimPrefix(one, "kube=")
@@ -69,4 +69,10 @@ func FilesUnasked(image string, command staticpod.Command) bool {
 func (f Files) ReadsFiles() bool {
 	m, err := f.Parse() // the callers that need the manifest report the error
 	return err == nil && m.Command().Last(AdmissionConfigFlag) == AdmissionConfigFile
+}
+
+// PluginIsOff reports whether the manifest of kube-apiserver turns its ServiceAccount plugin off.
+func (f Files) PluginIsOff() bool {
+	m, err := f.Parse()
+	return err == nil && pluginIsOff(m.Command())
 }

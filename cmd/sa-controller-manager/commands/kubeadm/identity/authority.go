@@ -4,17 +4,14 @@
 package identity
 
 import (
-	"cmp"
 	"crypto"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/util/cert"
@@ -43,90 +40,59 @@ type authority struct {
 	key         crypto.Signer
 }
 
-// certificatePair is a certificate and its private key, both PEM.
-type certificatePair struct{ cert, key []byte }
-
-// openAuthority reads the CA's certificate.
+// openAuthority reads the CA's certificates.
 func openAuthority(dir string, now time.Time) (*authority, error) {
-	a := &authority{certFile: filepath.Join(dir, "ca.crt"), keyFile: filepath.Join(dir, "ca.key"), now: now}
-	data, err := os.ReadFile(a.certFile)
-	if err != nil {
+	a := &authority{certFile: filepath.Join(dir, "ca.crt"), keyFile: filepath.Join(dir, "ca.key"), now: now, roots: x509.NewCertPool()}
+	var err error
+	if a.pem, err = os.ReadFile(a.certFile); err != nil {
 		return nil, fmt.Errorf("read the cluster's CA: %w", err)
 	}
-	certificates, err := cert.ParseCertsPEM(data)
-	if err != nil {
+	if a.certificates, err = cert.ParseCertsPEM(a.pem); err != nil {
 		return nil, fmt.Errorf("%s: want PEM of a certificate", a.certFile)
 	}
-	a.certificates, a.pem, a.roots = certificates, data, x509.NewCertPool()
-	for _, certificate := range certificates {
+	for _, certificate := range a.certificates {
 		a.roots.AddCert(certificate)
 	}
 	return a, nil
 }
 
-// usable returns why kube-apiserver would accept nothing that a certificate of the CA has signed.
-func (a *authority) usable(ca *x509.Certificate) error {
-	switch {
-	case !ca.IsCA:
-		return fmt.Errorf("%s: the certificate of %q is not a CA certificate", a.certFile, ca.Subject.CommonName)
-	case !a.now.Before(ca.NotAfter):
-		expired := ca.NotAfter.UTC().Format(time.RFC3339)
-		return fmt.Errorf("%s: the CA expired on %s; no certificate that it signs is accepted", a.certFile, expired)
-	case a.now.Before(ca.NotBefore):
-		return fmt.Errorf("%s: the CA is valid from %s on; is the clock right?", a.certFile, ca.NotBefore.UTC().Format(time.RFC3339))
-	}
-	return nil
-}
-
-// openKey reads the CA's key once. Errors quote nothing of the key.
-func (a *authority) openKey(warn io.Writer) error {
+// openKey reads the CA's key once, and finds its certificate. Errors quote nothing of the key.
+func (a *authority) openKey() error {
 	if a.key != nil {
 		return nil
 	}
 	data, err := os.ReadFile(a.keyFile)
-	if errors.Is(err, fs.ErrNotExist) {
+	if os.IsNotExist(err) {
 		return fmt.Errorf("%s: %w", a.keyFile, ErrNoKey)
 	} else if err != nil {
 		return fmt.Errorf("read the key of the cluster's CA: %w", err)
 	}
-	if block, _ := pem.Decode(data); block != nil && (block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "") {
-		return fmt.Errorf("%s is encrypted, and in the clear %w", a.keyFile, ErrNoKey)
-	}
-	parsed, err := keyutil.ParsePrivateKeyPEM(data)
-	if err != nil {
-		return fmt.Errorf("%s: want PEM of a private key", a.keyFile)
-	}
+	parsed, _ := keyutil.ParsePrivateKeyPEM(data) // its error may quote the key
 	signer, ok := parsed.(crypto.Signer)
 	if !ok {
-		return fmt.Errorf("%s: the key cannot sign", a.keyFile)
+		return fmt.Errorf("%s has no PEM of a private key in the clear: %w", a.keyFile, ErrNoKey)
 	}
-	public, ok := signer.Public().(interface{ Equal(x crypto.PublicKey) bool })
-	var useless error
-	for _, certificate := range a.certificates {
-		if !ok || !public.Equal(certificate.PublicKey) {
-			continue
-		}
-		if useless = a.usable(certificate); useless == nil {
-			a.certificate = certificate
-			break
-		}
+	public, _ := signer.Public().(interface{ Equal(x crypto.PublicKey) bool })
+	i := slices.IndexFunc(a.certificates, func(ca *x509.Certificate) bool {
+		return ca.IsCA && public != nil && public.Equal(ca.PublicKey) && !a.now.Before(ca.NotBefore) && a.now.Before(ca.NotAfter)
+	})
+	if i < 0 {
+		return fmt.Errorf("%s belongs to none of the %d certificates in %s that is a CA and valid at %s, by the clock of this machine",
+			a.keyFile, len(a.certificates), a.certFile, a.now.UTC().Format(time.RFC3339))
 	}
-	if a.certificate == nil {
-		return cmp.Or(useless, fmt.Errorf("%s belongs to none of the %d certificates in %s", a.keyFile, len(a.certificates), a.certFile))
-	}
-	a.key = signer
-	if info, err := os.Stat(a.keyFile); err == nil && info.Mode().Perm()&0o004 != 0 {
-		fmt.Fprintf(warn, "Warning: all users of this machine can read %s, the key of the cluster's CA; chmod 600 it.\n", a.keyFile)
-	}
+	a.key, a.certificate = signer, a.certificates[i]
 	return nil
 }
 
-// issue returns a new client certificate. It does not outlive the CA.
-func (a *authority) issue(subject pkix.Name, now time.Time, validity time.Duration) (*certificatePair, error) {
+// issue returns a new client certificate with its key, as PEM. It does not outlive the CA.
+func (a *authority) issue(subject pkix.Name, validity time.Duration) ([]byte, error) {
+	if err := a.openKey(); err != nil {
+		return nil, err
+	}
 	certificate, key, err := pki.Issue(&x509.Certificate{
 		Subject:     subject,
-		NotBefore:   now.Add(-backdate),
-		NotAfter:    now.Add(validity),
+		NotBefore:   a.now.Add(-backdate),
+		NotAfter:    a.now.Add(validity),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, a.certificate, a.key)
@@ -137,5 +103,5 @@ func (a *authority) issue(subject pkix.Name, now time.Time, validity time.Durati
 	if err != nil {
 		return nil, fmt.Errorf("encode the key of %s: %w", subject.CommonName, err)
 	}
-	return &certificatePair{cert: pki.CertPEM(certificate), key: keyPEM}, nil
+	return slices.Concat(pki.CertPEM(certificate), keyPEM), nil
 }

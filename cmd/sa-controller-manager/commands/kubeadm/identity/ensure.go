@@ -6,6 +6,8 @@ package identity
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
@@ -16,7 +18,9 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/atomicfile"
@@ -29,33 +33,24 @@ const (
 	pairFile       = "client.pem"
 )
 
-const (
-	// watchInterval is how often Watch checks the files.
-	watchInterval = time.Minute
-	// applyInterval is how often Watch applies the permissions: those that were lost, as by a restore of etcd,
-	// are back within five minutes.
-	applyInterval = 4 * time.Minute
-	// retryInterval is short, because the first start of a cluster waits for it.
-	retryInterval = time.Second
-)
+// watchInterval is how often Watch calls Ensure: permissions that were lost, as by a restore of etcd, are back within
+// five minutes.
+const watchInterval = 4 * time.Minute
 
 // Config describes what Ensure makes, and from what.
 type Config struct {
-	CertDir string // has ca.crt and, unless the CA is external, ca.key
-	Dir     string // gets the kubeconfig and client.pem
-	// From is the kubeconfig with the API server's address and CA. If Server is given, the CA is in
-	// ca.crt.
-	From, Server string
-	Validity     time.Duration
+	CertDir  string // has ca.crt and, unless the CA is external, ca.key
+	Dir      string // gets the kubeconfig and client.pem
+	From     string // is the kubeconfig with the API server's address and CA
+	Validity time.Duration
 
 	ApplyPermissions bool
-	again            bool // they were applied before
 	// CreateSecrets has the permissions contain that to make token Secrets.
 	CreateSecrets bool
 
 	Clock clock.Clock
-	// Say gets a line for every change, and Warn one for every problem.
-	Say, Warn io.Writer
+	// Say gets a line for every file, and for every warning.
+	Say io.Writer
 }
 
 // NewConfig returns the paths of kubeadm.
@@ -66,29 +61,27 @@ func NewConfig() Config {
 		From:     "/etc/kubernetes/controller-manager.conf",
 		Validity: 365 * 24 * time.Hour,
 		Clock:    clock.RealClock{},
-		Say:      io.Discard, Warn: io.Discard,
+		Say:      io.Discard,
 	}
 }
 
 func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
 
-// Watch repeats Ensure until ctx ends, and prints only what has changed. No error ends it: the main
-// process decides by itself whether it can use the kubeconfig.
+// Watch repeats Ensure until ctx ends, and prints what it says if that has changed. No error ends it: the main
+// process decides by itself whether it can use the kubeconfig. The first start of a cluster waits for it, so it
+// tries again after a second, and then ever less often.
 func Watch(ctx context.Context, c Config) {
-	out, last, apply := c.Say, "", c.ApplyPermissions
-	var applied time.Time
+	retries := wait.Backoff{Duration: time.Second, Factor: 1.1, Steps: 100, Cap: watchInterval}
+	out, last, failing := c.Say, "", retries
 	for {
 		var said bytes.Buffer
-		c.Say, c.Warn = &said, &said
+		c.Say = &said
 		pause := watchInterval
-		c.ApplyPermissions, c.again = apply && c.Clock.Since(applied) >= applyInterval, !applied.IsZero()
 		if err := Ensure(ctx, c); err != nil {
 			fmt.Fprintf(&said, "Error: %v\n", err)
-			if !c.again {
-				pause = retryInterval
-			}
-		} else if c.ApplyPermissions {
-			applied = c.Clock.Now()
+			pause = failing.Step()
+		} else {
+			failing = retries
 		}
 		if text := said.String(); text != last && ctx.Err() == nil {
 			last = text
@@ -113,93 +106,124 @@ func Ensure(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	if err := c.ensureFiles(ca, to); err != nil {
+	if err := c.ensureFiles(ca, to); err != nil || !c.ApplyPermissions {
 		return err
-	}
-	if !c.ApplyPermissions {
-		return nil
 	}
 	return c.applyPermissions(ctx, ca, to)
 }
 
-func (c Config) ensureFiles(ca *authority, to endpoint) error {
-	found, err := c.read()
-	if err != nil {
-		return err
+// endpoint returns the address of the API server and its CA.
+func (c Config) endpoint(ca *authority) (*clientcmdapi.Cluster, error) {
+	config, err := clientcmd.LoadFromFile(c.From)
+	if err == nil {
+		err = clientcmd.ResolveLocalPaths(config)
 	}
-	v := assess(found, manifests.User, to, ca.roots, c.Clock.Now())
-	if v.notOurs != "" {
-		fmt.Fprintf(c.Say, "%s is left as it is: %s.\n", c.path(kubeconfigFile), v.notOurs)
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's address from --from: %w", err)
+	}
+	from, _ := current(config)
+	if from == nil || from.Server == "" {
+		return nil, fmt.Errorf("%s names no API server in its current context", c.From)
+	}
+	to := &clientcmdapi.Cluster{Server: from.Server, CertificateAuthorityData: from.CertificateAuthorityData}
+	if len(to.CertificateAuthorityData) == 0 && from.CertificateAuthority != "" {
+		if to.CertificateAuthorityData, err = os.ReadFile(from.CertificateAuthority); err != nil {
+			return nil, fmt.Errorf("read the CA that %s names: %w", c.From, err)
+		}
+	}
+	if len(to.CertificateAuthorityData) == 0 {
+		to.CertificateAuthorityData = ca.pem
+	}
+	return to, nil
+}
+
+// current returns the cluster and user of the current context, nil if there is none.
+func current(config *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo) {
+	if now := config.Contexts[config.CurrentContext]; now != nil {
+		return config.Clusters[now.Cluster], config.AuthInfos[now.AuthInfo]
+	}
+	return nil, nil
+}
+
+// ensureFiles writes what is missing or will not do. A kubeconfig whose user has another certificate than client.pem is
+// the operator's.
+func (c Config) ensureFiles(ca *authority, to *clientcmdapi.Cluster) error {
+	var cluster *clientcmdapi.Cluster
+	var user *clientcmdapi.AuthInfo
+	config, err := clientcmd.LoadFromFile(c.path(kubeconfigFile))
+	if err == nil {
+		cluster, user = current(config)
+	} else if unread := (*fs.PathError)(nil); errors.As(err, &unread) && !os.IsNotExist(unread) {
+		return fmt.Errorf("read the kubeconfig that is there: %w", err)
+	}
+	own := []string{pairFile, c.path(pairFile)}
+	if user != nil && (!slices.Contains(own, user.ClientCertificate) || !slices.Contains(own, user.ClientKey)) {
+		fmt.Fprintf(c.Say, "%s is left as it is: its user does not have client.pem.\n", c.path(kubeconfigFile))
 		return nil
 	}
-	if v.renew != "" {
-		if err := c.renew(ca, v.renew); err != nil && !v.usable {
+	usable, why := c.certificate(ca)
+	if why != "" {
+		if err := c.renew(ca, why); err != nil && usable == nil {
 			return err
 		} else if err != nil {
-			fmt.Fprintf(c.Warn, "Warning: the client certificate ends on %s and could not be renewed: %v\n", day(v.notAfter), err)
+			fmt.Fprintf(c.Say, "Warning: the client certificate ends on %s and could not be renewed: %v\n", day(usable.NotAfter), err)
 		}
 	}
-	if v.rewrite == "" {
-		if v.renew == "" {
-			fmt.Fprintf(c.Say, "%s is left as it is: valid for %s until %s.\n", c.path(kubeconfigFile), manifests.User, day(v.notAfter))
+	same := cluster != nil && user != nil && cluster.Server == to.Server &&
+		bytes.Equal(bytes.TrimSpace(cluster.CertificateAuthorityData), bytes.TrimSpace(to.CertificateAuthorityData))
+	if same {
+		if why == "" {
+			fmt.Fprintf(c.Say, "%s is left as it is: valid for %s until %s.\n", c.path(kubeconfigFile), manifests.User, day(usable.NotAfter))
 		}
 		return nil
 	}
-	rendered, err := render(manifests.User, to)
+	rendered, err := render(to)
 	if err != nil {
 		return fmt.Errorf("render the kubeconfig: %w", err)
 	}
 	if err := c.write(kubeconfigFile, rendered); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Say, "%s is written, because %s: for %s at %s.\n", c.path(kubeconfigFile), v.rewrite, manifests.User, to.server)
+	fmt.Fprintf(c.Say, "%s is written: for %s at %s.\n", c.path(kubeconfigFile), manifests.User, to.Server)
 	return nil
 }
 
+// certificate returns the one that kube-apiserver accepts for our user, nil if there is none, and why it needs a new one.
+func (c Config) certificate(ca *authority) (usable *x509.Certificate, why string) {
+	pair, err := tls.LoadX509KeyPair(c.path(pairFile), c.path(pairFile))
+	if err != nil {
+		return nil, err.Error() // it quotes no key
+	}
+	leaf := pair.Leaf
+	if leaf.Subject.String() != "CN="+manifests.User {
+		return nil, "it belongs to " + leaf.Subject.String()
+	}
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: ca.roots, CurrentTime: ca.now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		return nil, err.Error()
+	}
+	if leaf.NotAfter.Sub(ca.now) <= leaf.NotAfter.Sub(leaf.NotBefore)/3 {
+		why = "it expires on " + day(leaf.NotAfter)
+	}
+	return leaf, why
+}
+
+func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
 // renew replaces client.pem.
 func (c Config) renew(ca *authority, why string) error {
-	if err := ca.openKey(c.Warn); errors.Is(err, ErrNoKey) {
+	made, err := ca.issue(pkix.Name{CommonName: manifests.User}, c.Validity)
+	if errors.Is(err, ErrNoKey) {
 		return fmt.Errorf("%w; write a kubeconfig of your own to %s, with a client certificate of that CA (CN=%s, no O) that is not in %s",
 			err, c.path(kubeconfigFile), manifests.User, pairFile)
 	} else if err != nil {
 		return err
 	}
-	made, err := ca.issue(pkix.Name{CommonName: manifests.User}, c.Clock.Now(), c.Validity)
-	if err != nil {
+	if err := c.write(pairFile, made); err != nil {
 		return err
 	}
-	if err := c.write(pairFile, slices.Concat(made.cert, made.key)); err != nil {
-		return err
-	}
-	chain, err := pair(made.cert, made.key)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(c.Say, "%s is written, because %s: for %s, valid until %s.\n", c.path(pairFile), why, manifests.User, day(chain[0].NotAfter))
+	fmt.Fprintf(c.Say, "%s is written for %s. The one before: %s.\n", c.path(pairFile), manifests.User, why)
 	return nil
-}
-
-// read returns the current files. A damaged kubeconfig is no error: the directory is ours, and the
-// kubeconfig is written again.
-func (c Config) read() (state, error) {
-	path := c.path(kubeconfigFile)
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return state{}, fmt.Errorf("read the kubeconfig that is there: %w", err)
-	}
-	var s state
-	if len(bytes.TrimSpace(data)) == 0 {
-		s.damaged = "there was none"
-	} else if config, err := clientcmd.LoadFromFile(path); err != nil {
-		s.damaged = "it was not a kubeconfig"
-	} else if cluster, user := currentContext(config); cluster == nil || user == nil {
-		s.damaged = "it had no current context with a cluster and a user"
-	} else {
-		own := []string{pairFile, c.path(pairFile)}
-		s.cluster, s.foreign = cluster, !slices.Contains(own, user.ClientCertificate) || !slices.Contains(own, user.ClientKey)
-	}
-	s.pair, _ = os.ReadFile(c.path(pairFile)) // an unreadable one is written again
-	return s, nil
 }
 
 // write lets no other user read the file: atomicfile keeps the mode of an existing file, and a hostPath
@@ -208,35 +232,20 @@ func (c Config) write(name string, data []byte) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return err // it names the path
 	}
-	if err := os.Chmod(c.path(name), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Chmod(c.path(name), 0o600); err != nil && !os.IsNotExist(err) {
 		return err // it names the path
 	}
 	return atomicfile.Write(c.path(name), data, 0o600)
 }
 
-func (c Config) endpoint(ca *authority) (endpoint, error) {
-	if c.Server != "" {
-		return endpoint{server: c.Server, ca: ca.pem}, nil
-	}
-	config, err := clientcmd.LoadFromFile(c.From)
-	if err != nil {
-		return endpoint{}, fmt.Errorf("read the API server's address from --from (or give --server): %w", err)
-	}
-	cluster, _ := currentContext(config)
-	if cluster == nil || cluster.Server == "" {
-		return endpoint{}, fmt.Errorf("%s names no API server in its current context; give --server", c.From)
-	}
-	to := endpoint{server: cluster.Server, ca: cluster.CertificateAuthorityData}
-	if len(to.ca) == 0 && cluster.CertificateAuthority != "" {
-		if err := clientcmd.ResolveLocalPaths(config); err != nil {
-			return endpoint{}, err
-		}
-		if to.ca, err = os.ReadFile(cluster.CertificateAuthority); err != nil {
-			return endpoint{}, fmt.Errorf("read the CA that %s names: %w", c.From, err)
-		}
-	}
-	if len(to.ca) == 0 {
-		to.ca = ca.pem
-	}
-	return to, nil
+// render names the file with certificate and key relative to the kubeconfig, so that the directory may
+// be mounted anywhere. client-go reloads a certificate that is named, but not an embedded one.
+func render(to *clientcmdapi.Cluster) ([]byte, error) {
+	const clusterName, contextName = "kubernetes", "sa-controller-manager@kubernetes" // in the form of kubeadm
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{clusterName: to},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{manifests.User: {ClientCertificate: pairFile, ClientKey: pairFile}},
+		Contexts:       map[string]*clientcmdapi.Context{contextName: {Cluster: clusterName, AuthInfo: manifests.User}},
+		CurrentContext: contextName,
+	})
 }

@@ -25,7 +25,7 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 
 	config, err := clientcmd.LoadFromFile(n.config.path("kubeconfig"))
 	testutil.Must(t, err)
-	cluster, user := currentContext(config)
+	cluster, user := current(config)
 	if cluster.Server != server || !bytes.Equal(cluster.CertificateAuthorityData, n.read(t, "ca.crt")) {
 		t.Errorf("cluster %+v", cluster)
 	}
@@ -71,8 +71,8 @@ func TestEnsureAgain(t *testing.T) {
 	}{
 		"Nothing":            {change: func(*testing.T, *node) {}},
 		"HalfItsLife":        {change: later(validity / 2)},
-		"TwoThirdsOfItsLife": {change: later(validity * 2 / 3), why: "client.pem is written, because it expires on", pair: true},
-		"NewCA":              {change: newCA, why: "it was issued by another CA", pair: true},
+		"TwoThirdsOfItsLife": {change: later(validity * 2 / 3), why: "The one before: it expires on", pair: true},
+		"NewCA":              {change: newCA, why: "certificate signed by unknown authority", pair: true},
 		"TwoCAs": {
 			reason: "kube-apiserver believes the previous one while it is in the file",
 			change: func(t *testing.T, n *node) {
@@ -83,22 +83,22 @@ func TestEnsureAgain(t *testing.T) {
 		},
 		"NewServer": {
 			reason: "the certificate is good, and another one would need the CA's key",
-			change: inTurn(from("https://other:6443"), removed("ca.key")), why: "address has changed",
+			change: inTurn(from("https://other:6443"), removed("ca.key")), why: "kubeconfig is written: for system:sa-controller-manager at https://other:6443",
 		},
-		"NewServingCA": {change: inTurn(newCA, from(server)), why: "the CA of the API server has changed", pair: true},
-		"Damaged":      {reason: "the directory is ours", change: written("identity/kubeconfig", "hello"), why: "it was not a kubeconfig"},
-		"NoContext":    {change: written("identity/kubeconfig", "{}"), why: "it had no current context"},
-		"NoPair":       {change: removed("identity/client.pem"), why: "there was no certificate", pair: true},
+		"NewServingCA": {change: inTurn(newCA, from(server)), why: "kubeconfig is written", pair: true},
+		"Damaged":      {reason: "the directory is ours", change: written("identity/kubeconfig", "hello"), why: "kubeconfig is written"},
+		"NoContext":    {change: written("identity/kubeconfig", "{}"), why: "kubeconfig is written"},
+		"NoPair":       {change: removed("identity/client.pem"), why: "client.pem: no such file", pair: true},
 		"HalfAPair": {
 			change: func(t *testing.T, n *node) {
 				data := n.read(t, "identity/client.pem")
 				n.write(t, "identity/client.pem", data[:len(data)-40])
 			},
-			why: "do not match", pair: true,
+			why: "found a certificate rather than a key", pair: true,
 		},
 		"ReadableByAll": {
-			why: "it has expired", pair: true, change: func(t *testing.T, n *node) {
-				n.clock.Step(validity)
+			why: "certificate has expired or is not yet valid", pair: true, change: func(t *testing.T, n *node) {
+				n.clock.Step(validity + time.Second)
 				n.chmod(t, "identity/client.pem", 0o644)
 			},
 		},
@@ -111,9 +111,15 @@ func TestEnsureAgain(t *testing.T) {
 			change: inTurn(func(t *testing.T, n *node) { n.embed(t) }, later(validity)),
 		},
 		"AnotherUser": {
-			reason: "likewise", left: `it belongs to the user "kubernetes-admin"`,
+			reason: "client.pem is ours", why: "it belongs to CN=kubernetes-admin", pair: true,
 			change: func(t *testing.T, n *node) {
 				n.write(t, "identity/client.pem", n.issue(t, pkix.Name{CommonName: "kubernetes-admin"}))
+			},
+		},
+		"WithAGroup": {
+			reason: "likewise", why: "it belongs to CN=system:sa-controller-manager,O=system:masters", pair: true,
+			change: func(t *testing.T, n *node) {
+				n.write(t, "identity/client.pem", n.issue(t, pkix.Name{CommonName: "system:sa-controller-manager", Organization: []string{"system:masters"}}))
 			},
 		},
 	}
@@ -150,7 +156,7 @@ func TestEnsureRefuses(t *testing.T) {
 	)
 	// It signs as little as one that is elsewhere.
 	encrypted := []string{
-		"ca.key is encrypted, and in the clear the key of the cluster's CA is not here; write a kubeconfig of your own to ",
+		"ca.key has no PEM of a private key in the clear: the key of the cluster's CA is not here; write a kubeconfig of your own to ",
 		"identity/kubeconfig",
 	}
 	cases := map[string]struct {
@@ -168,15 +174,15 @@ func TestEnsureRefuses(t *testing.T) {
 				n.write(t, "ca.crt", n.read(t, "identity/client.pem"))
 				n.remove(t, "identity/client.pem")
 			},
-			want: []string{"ca.key belongs to none of the 1 certificates in"},
+			want: []string{"ca.key belongs to none of the 1 certificates in "},
 		},
-		"CAExpired":      {change: later(11 * validity), want: []string{"the CA expired on 20"}},
-		"ClockBehind":    {change: later(-2 * time.Hour), want: []string{"is the clock right?"}},
-		"KeyIsNoPEM":     {change: written("ca.key", "SECRET"), want: []string{"ca.key: want PEM of a private key"}},
+		"CAExpired":      {change: later(11 * validity), want: []string{"that is a CA and valid at 20"}},
+		"ClockBehind":    {change: later(-2 * time.Hour), want: []string{"by the clock of this machine"}},
+		"KeyIsNoPEM":     {change: written("ca.key", "SECRET"), want: encrypted},
 		"EncryptedPKCS8": {change: written("ca.key", encryptedPKCS8), want: encrypted},
 		"EncryptedRSA":   {change: written("ca.key", encryptedRSA), want: encrypted},
 		"ExpiredWithoutTheKey": {
-			change: inTurn(ensured, removed("ca.key"), later(validity)), want: []string{"the key of the cluster's CA is not here"},
+			change: inTurn(ensured, removed("ca.key"), later(validity+time.Second)), want: []string{"the key of the cluster's CA is not here"},
 		},
 		"OtherKey": {
 			change: func(t *testing.T, n *node) {
@@ -184,10 +190,10 @@ func TestEnsureRefuses(t *testing.T) {
 				n.newCA(t, time.Hour)
 				n.write(t, "ca.crt", ca)
 			},
-			want: []string{"ca.key belongs to none of the 1 certificates in"},
+			want: []string{"ca.key belongs to none of the 1 certificates in "},
 		},
 		"NoFrom": {
-			change: func(_ *testing.T, n *node) { _ = os.Remove(n.config.From) }, want: []string{"--from", "--server", "no such file"},
+			change: func(_ *testing.T, n *node) { _ = os.Remove(n.config.From) }, want: []string{"--from", "no such file"},
 		},
 		"FromNobody":      {change: written("controller-manager.conf", "{}"), want: []string{"names no API server"}},
 		"OutIsADirectory": {change: written("identity/kubeconfig/x", ""), want: []string{"read the kubeconfig that is there", "is a directory"}},
@@ -213,15 +219,5 @@ func TestEnsureRefuses(t *testing.T) {
 				t.Error("the file was changed")
 			}
 		})
-	}
-}
-
-func TestEnsureWarnsOfAKeyForEverybody(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	testutil.Must(t, os.Chmod(n.path("ca.key"), 0o604))
-	n.ensure(t)
-	if !strings.Contains(n.warn.String(), "all users of this machine can read") {
-		t.Errorf("it warns %q", n.warn.String())
 	}
 }

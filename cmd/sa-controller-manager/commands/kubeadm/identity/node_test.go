@@ -8,14 +8,13 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"io"
 	"math/big"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -64,7 +63,7 @@ func inTurn(changes ...change) change {
 type node struct {
 	dir        string
 	clock      *testingclock.FakeClock
-	said, warn bytes.Buffer
+	said       bytes.Buffer
 	config     Config
 }
 
@@ -74,7 +73,7 @@ func newNode(t *testing.T) *node {
 	n.config = Config{
 		CertDir: n.dir, Dir: n.path("identity"), From: n.path("controller-manager.conf"),
 		Validity: validity,
-		Clock:    n.clock, Say: &n.said, Warn: &n.warn,
+		Clock:    n.clock, Say: &n.said,
 	}
 	n.newCA(t, 10*365*24*time.Hour)
 	n.from(t, server)
@@ -137,9 +136,9 @@ func (n *node) ensure(t *testing.T) {
 func (n *node) certificate(t *testing.T) *x509.Certificate {
 	t.Helper()
 	data := n.read(t, "identity/client.pem")
-	chain, err := pair(data, data)
+	pair, err := tls.X509KeyPair(data, data)
 	testutil.Must(t, err)
-	return chain[0]
+	return pair.Leaf
 }
 
 func (n *node) remove(t *testing.T, name string) {
@@ -163,7 +162,7 @@ func (n *node) embed(t *testing.T) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(n.config.path("kubeconfig"))
 	testutil.Must(t, err)
-	_, user := currentContext(config)
+	_, user := current(config)
 	*user = clientcmdapi.AuthInfo{ClientCertificateData: n.read(t, "identity/client.pem"), ClientKeyData: n.read(t, "identity/client.pem")}
 	data, err := clientcmd.Write(*config)
 	testutil.Must(t, err)
@@ -176,8 +175,7 @@ func (n *node) issue(t *testing.T, name pkix.Name) []byte {
 	t.Helper()
 	ca, err := openAuthority(n.dir, n.clock.Now())
 	testutil.Must(t, err)
-	testutil.Must(t, ca.openKey(io.Discard))
-	made, err := ca.issue(name, n.clock.Now(), time.Hour)
+	made, err := ca.issue(name, time.Hour)
 	testutil.Must(t, err)
-	return slices.Concat(made.cert, made.key)
+	return made
 }

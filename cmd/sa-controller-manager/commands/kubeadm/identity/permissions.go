@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/internal/meta"
@@ -109,14 +109,10 @@ func missing(existing, wanted []byte) ([]byte, error) {
 	})
 }
 
-// applyPermissions applies them again without a word unless some are missing.
-func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint) error {
-	if c.again {
-		c.Warn = io.Discard // the first time has warned
-	}
-	client, err := c.masters(ca, to)
+func (c Config) applyPermissions(ctx context.Context, ca *authority, to *clientcmdapi.Cluster) error {
+	client, err := masters(ca, to)
 	if errors.Is(err, ErrNoKey) {
-		fmt.Fprintf(c.Warn, "Warning: the permissions were not applied: %v; "+
+		fmt.Fprintf(c.Say, "Warning: the permissions were not applied: %v; "+
 			"an administrator can apply them with \"kubectl apply -k manifests/permissions\".\n", err)
 		return nil
 	} else if err != nil {
@@ -124,27 +120,26 @@ func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint
 	}
 	changed, err := Apply(ctx, client, c.CreateSecrets)
 	if err != nil {
-		return fmt.Errorf("at %s: %w", to.server, err)
+		return fmt.Errorf("at %s: %w", to.Server, err)
 	}
-	if changed || !c.again {
-		fmt.Fprintf(c.Say, "Applied the permissions of %s at %s.\n", manifests.User, to.server)
+	has := "has its permissions"
+	if changed {
+		has = "lacked permissions, and has them now"
 	}
+	fmt.Fprintf(c.Say, "%s %s at %s.\n", manifests.User, has, to.Server)
 	return nil
 }
 
 // masters returns a client of a member of system:masters, for a few minutes.
-func (c Config) masters(ca *authority, to endpoint) (rest.Interface, error) {
-	if err := ca.openKey(c.Warn); err != nil {
-		return nil, err
-	}
+func masters(ca *authority, to *clientcmdapi.Cluster) (rest.Interface, error) {
 	name := pkix.Name{CommonName: "sa-controller-manager-permissions", Organization: []string{"system:masters"}}
-	pair, err := ca.issue(name, c.Clock.Now(), mastersLifetime)
+	pair, err := ca.issue(name, mastersLifetime)
 	if err != nil {
 		return nil, err
 	}
 	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host:            to.server,
-		TLSClientConfig: rest.TLSClientConfig{CAData: to.ca, CertData: pair.cert, KeyData: pair.key},
+		Host:            to.Server,
+		TLSClientConfig: rest.TLSClientConfig{CAData: to.CertificateAuthorityData, CertData: pair, KeyData: pair},
 		QPS:             -1,
 		UserAgent:       meta.FieldManager,
 		Timeout:         requestTimeout,

@@ -107,11 +107,10 @@ func TestApplyPermissions(t *testing.T) {
 	// The role that is there gets no rule, as its annotation says.
 	own := []byte(`{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}`)
 	a.has[protected] = own
-	n.config.again = true
 	for _, says := range []bool{true, false} {
 		n.ensure(t)
-		if said := strings.Contains(n.said.String(), "Applied the permissions"); said != says {
-			t.Errorf("it says that they were applied: %t, want %t", said, says)
+		if said := strings.Contains(n.said.String(), "lacked permissions, and has them now"); said != says {
+			t.Errorf("it says that some were missing: %t, want %t", said, says)
 		}
 		if len(a.has) != len(objects) || !bytes.Equal(a.has[protected], own) {
 			t.Errorf("%d of %d objects, and the role with the annotation is %s", len(a.has), len(objects), a.has[protected])
@@ -130,8 +129,8 @@ func TestApplyPermissionsWithoutTheKeyOfTheCA(t *testing.T) {
 	n.config.ApplyPermissions = true
 	n.remove(t, "ca.key")
 	n.ensure(t)
-	if !strings.Contains(n.warn.String(), "kubectl apply -k manifests/permissions") || len(a.callers) > 0 {
-		t.Errorf("it warns %q after %d requests", n.warn.String(), len(a.callers))
+	if !strings.Contains(n.said.String(), "kubectl apply -k manifests/permissions") || len(a.callers) > 0 {
+		t.Errorf("it says %q after %d requests", n.said.String(), len(a.callers))
 	}
 }
 
@@ -218,7 +217,7 @@ func TestLostPermissionsComeBack(t *testing.T) {
 		c.ahead += d
 	}
 	passed()
-	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "Applied the permissions") {
+	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "lacked permissions, and has them now") {
 		t.Fatalf("first: %q", got)
 	}
 	objects := len(a.has)
@@ -237,7 +236,7 @@ func TestLostPermissionsComeBack(t *testing.T) {
 	if len(a.has) != objects || !bytes.Equal(a.has[firstRole(t)], own) {
 		t.Errorf("%d of %d objects after %v, and the role with the annotation is %s", len(a.has), objects, c.ahead, a.has[firstRole(t)])
 	}
-	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "Applied the permissions") {
+	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "lacked permissions, and has them now") {
 		t.Errorf("again: %q", got)
 	}
 	cancel()

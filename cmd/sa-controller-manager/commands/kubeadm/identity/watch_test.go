@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 
@@ -31,7 +32,7 @@ func TestExternalCA(t *testing.T) {
 			t.Fatalf("error %v, want one with %q", err, want)
 		}
 	}
-	rendered, err := render("system:sa-controller-manager", endpoint{server: server})
+	rendered, err := render(&clientcmdapi.Cluster{Server: server})
 	testutil.Must(t, err)
 	own := bytes.ReplaceAll(rendered, []byte(pairFile), []byte("own.pem"))
 	n.write(t, "identity/kubeconfig", own)
@@ -61,7 +62,7 @@ func TestExchangedCA(t *testing.T) {
 		"Appended":     {crt: [][]byte{other, old}, key: oldKey},
 		"AfterExpired": {crt: [][]byte{expired, old}, key: oldKey},
 		"Third":        {crt: [][]byte{expired, other, old}, key: oldKey},
-		"KeyOfExpired": {crt: [][]byte{expired, old}, key: expiredKey, want: "the CA expired on"},
+		"KeyOfExpired": {crt: [][]byte{expired, old}, key: expiredKey, want: "ca.key belongs to none of the 2 certificates in "},
 		"KeyOfAnother": {crt: [][]byte{other, old}, key: expiredKey, want: "ca.key belongs to none of the 2 certificates in "},
 	} {
 		n.write(t, "ca.crt", slices.Concat(tc.crt...))
@@ -109,7 +110,7 @@ func TestWatch(t *testing.T) {
 		n.clock.SetTime(time.Now()) // of the bubble
 		n.newCA(t, 10*365*24*time.Hour)
 		n.from(t, server)
-		n.config.Clock, n.config.Say, n.config.Warn, n.config.Validity = clock.RealClock{}, said, nil, 24*time.Hour
+		n.config.Clock, n.config.Say, n.config.Validity = clock.RealClock{}, said, 24*time.Hour
 		n.remove(t, "controller-manager.conf")
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -129,22 +130,22 @@ func TestWatch(t *testing.T) {
 			}
 		}
 		step(0, "Error: read the API server's address")
-		step(time.Minute, "")
+		step(10*time.Second, "")
 		n.from(t, server)
-		step(time.Second, "client.pem is written, because there was no certificate")
-		step(time.Minute, "left as it is")
+		step(5*time.Second, "client.pem is written")
+		step(watchInterval, "left as it is")
 		step(12*time.Hour, "")
-		step(5*time.Hour, "client.pem is written, because it expires on")
+		step(5*time.Hour, "The one before: it expires on")
 		n.write(t, "identity/kubeconfig", []byte("{"))
-		step(time.Minute, "kubeconfig is written, because it was not a kubeconfig")
+		step(watchInterval, "kubeconfig is written")
 		n.clock.SetTime(time.Now())
 		key := n.read(t, "ca.key")
 		n.remove(t, "ca.key")
-		step(time.Minute, "left as it is")
+		step(watchInterval, "left as it is")
 		step(17*time.Hour, "Warning: the client certificate ends on")
 		n.write(t, "ca.key", key)
-		step(time.Minute, "client.pem is written")
-		step(time.Minute, "left as it is")
+		step(watchInterval, "client.pem is written")
+		step(watchInterval, "left as it is")
 		cancel()
 		<-ended
 	})

@@ -12,7 +12,7 @@ import (
 	"os"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"sa-controller-manager/internal/atomicfile"
 )
 
 // Lock keeps other processes from locking a directory, without a file, until this one ends or calls unlock.
@@ -21,10 +21,8 @@ func Lock(directory string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err // it names the path
 	}
-	if err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+	if err = atomicfile.Lock(file); errors.Is(err, atomicfile.ErrLocked) {
 		err = fmt.Errorf("another kubeadm takeover or handback works on %s; let it end first", directory)
-	} else if err != nil {
-		err = fmt.Errorf("lock %s: %w", directory, err)
 	}
 	unlock = func() { _ = file.Close() } // nothing was written
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/atomicfile"
@@ -278,7 +279,7 @@ func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Inte
 	if len(ring) > 0 {
 		return ring, nil
 	}
-	published, err := keys.OfCluster(ctx, apiservers.Getter(client))
+	published, err := keyprobe.PublishedKeys(ctx, apiservers.Getter(client))
 	if err == nil {
 		return keys.Usable(published, signing.JWKSPath), nil
 	}

@@ -179,7 +179,7 @@ func askCluster(ctx context.Context, client kubernetes.Interface, token string, 
 	if known.Review, err = Ask(ctx, client, token); err != nil {
 		return err
 	}
-	if published, err := keys.OfCluster(ctx, apiservers.Getter(client)); err == nil {
+	if published, err := keyprobe.PublishedKeys(ctx, apiservers.Getter(client)); err == nil {
 		known.Keys = append(known.Keys, keys.Usable(published, "kube-apiserver's "+signing.JWKSPath)...)
 	}
 	if len(known.Issuers) > 0 {

@@ -1,0 +1,230 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/cryptosigner"
+	"golang.org/x/sync/semaphore"
+	"k8s.io/klog/v2"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/external"
+)
+
+const (
+	// signTimeout bounds a signing request including queueing; the client gives up then too.
+	signTimeout = 2 * time.Second
+
+	// openTimeout and probeTimeout are for a backend without an answer: then the process ends. The first is longer than
+	// the timeouts of the cloud's libraries.
+	openTimeout  = 20 * time.Second
+	probeTimeout = 5 * time.Second
+
+	// proofAge is how long a signature proves that the key signs.
+	proofAge = 30 * time.Second
+
+	// probe is a payload that stands for no account: {}.
+	probe = "e30"
+
+	// maxPending bounds the signatures that are asked of the backend at a time, also those that the caller has given
+	// up: a PKCS#11 module cannot be interrupted.
+	maxPending = 16
+)
+
+var errOpening = errors.New("the key is being opened")
+
+// A key signs tokens with one key of a backend. It is the signing.Signer and the signing.KeySource of its socket.
+type key struct {
+	title   string   // its name and its URI, without what may be secret
+	reports *os.File // what the supervisor reads
+
+	signer  crypto.Signer
+	public  signing.PublicKey
+	keys    *signing.KeySet
+	header  string
+	pending *semaphore.Weighted
+	doubted atomic.Bool // a caller had no signature
+}
+
+// lost is an error of a backend that has to be opened by another process.
+type lost struct{ error }
+
+func (l lost) Unwrap() error { return l.error }
+
+// keyProcess finds the key in its backend and has it sign a probe, so that a key that cannot sign, or that is another one
+// than the backend shows, is refused before it is served. It returns when ctx ends or the key is lost.
+func keyProcess(ctx context.Context, check bool, name, socketDir string) {
+	k := &key{title: name, reports: os.NewFile(3, "reports"), pending: semaphore.NewWeighted(maxPending)}
+	err := k.open(name, socketDir)
+	if err == nil && !check {
+		err = k.serve(ctx, name, socketDir)
+	}
+	if ctx.Err() == nil {
+		k.report(err)
+	}
+}
+
+// report sends why the key does not sign, nil if it does.
+func (k *key) report(err error) {
+	reason := ""
+	if err != nil {
+		reason = fmt.Sprintf("key %s: %v", k.title, err)
+	}
+	line, _ := json.Marshal(reason)
+	_, _ = k.reports.Write(append(line, '\n')) // at once: another goroutine may report
+}
+
+// within ends the process if f does not return in time. Nothing else ends a call of a PKCS#11 library.
+func (k *key) within(limit time.Duration, f func() error) error {
+	defer time.AfterFunc(limit, func() {
+		k.report(fmt.Errorf("the backend has not answered for %s", limit))
+		os.Exit(0)
+	}).Stop()
+	return f()
+}
+
+func (k *key) open(name, socketDir string) error {
+	file, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return err
+	}
+	spec, err := parseSpec(name, file)
+	k.title += spec.shown()
+	if err != nil {
+		return err
+	}
+	return k.within(openTimeout, func() (err error) {
+		if k.signer, err = schemes[spec.parsed.Scheme].open(spec.parsed, socketDir); err != nil {
+			return err
+		}
+		if k.public, err = signing.NewPublicKey(k.signer.Public()); err != nil {
+			return err
+		}
+		if is := signing.KindOf(k.public); is != spec.Algorithm {
+			return fmt.Errorf("the key is %s, and %s is asked for: name another key or its algorithm", is, spec.Algorithm)
+		}
+		header := fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":"JWT"}`, k.public.Algorithm, k.public.ID)
+		k.keys, k.header = signing.NewKeySet(k.public), base64.RawURLEncoding.EncodeToString([]byte(header))
+		return k.prove()
+	})
+}
+
+// serve returns why the key is lost, or why ctx has ended.
+func (k *key) serve(ctx context.Context, name, socketDir string) error {
+	logger := klog.FromContext(ctx).WithValues("key", name)
+	server, err := external.Listen(external.Config{
+		//nolint:gosec // no negative user ID on Linux
+		Path: socketFile(socketDir, name), Mode: 0o600, AllowedUIDs: []uint32{uint32(os.Getuid())},
+		Signer: k, Keys: k, Check: checkPayload,
+		// As long as kube-apiserver accepts, as often as the backend can: the policy for tokens is that of sa-controller-manager.
+		MaxTokenExpiration: math.MaxUint32 * time.Second, QPS: 1e6,
+		RefreshHint: time.Minute, // the key never changes
+	})
+	if err != nil {
+		return err
+	}
+	k.report(nil)
+	logger.Info("Serving a key", "keyID", k.public.ID, "algorithm", k.public.Algorithm)
+	ctx, end := context.WithCancelCause(klog.NewContext(ctx, logger))
+	go func() { end(k.watch(ctx)) }()
+	return errors.Join(server.Run(ctx), context.Cause(ctx))
+}
+
+// watch has the key prove again that it signs, and returns why it is lost.
+func (k *key) watch(ctx context.Context) error {
+	for proved := time.Now(); pause(ctx, resync); {
+		if !k.doubted.Swap(false) && time.Since(proved) < proofAge {
+			continue
+		}
+		err := k.within(probeTimeout, k.prove)
+		if _, is := errors.AsType[lost](err); is {
+			return err
+		}
+		k.report(err)
+		k.doubted.Store(err != nil)
+		proved = time.Now()
+	}
+	return nil
+}
+
+// prove has the backend sign a probe, beside what callers wait for.
+func (k *key) prove() error {
+	signature, err := k.sign(probe)
+	if err == nil {
+		if err = k.public.Verify(k.header, probe, signature); err != nil {
+			err = fmt.Errorf("it signs with another private half: %w", err)
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("the key does not sign: %w", err)
+	}
+	return err
+}
+
+// sign returns the signature of a token, and takes as long as the backend does.
+func (k *key) sign(payload string) (string, error) {
+	jws, err := cryptosigner.Opaque(k.signer).SignPayload([]byte(k.header+"."+payload), jose.SignatureAlgorithm(k.public.Algorithm))
+	return base64.RawURLEncoding.EncodeToString(jws), err
+}
+
+// Keys implements signing.KeySource.
+func (k *key) Keys() *signing.KeySet { return k.keys }
+
+// Sign implements signing.Signer, with the header of KEP-740 in every style. The client verifies the
+// signature with the public half that it has pinned.
+func (k *key) Sign(ctx context.Context, _ signing.HeaderStyle, payload string) (header, signature string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, signTimeout)
+	defer cancel()
+	defer func() { k.doubted.CompareAndSwap(false, err != nil) }()
+	if err := k.pending.Acquire(ctx, 1); err != nil {
+		return "", "", err
+	}
+	answered := make(chan struct{})
+	var signed string
+	var failed error
+	go func() {
+		defer k.pending.Release(1)
+		signed, failed = k.sign(payload)
+		close(answered)
+	}()
+	select {
+	case <-answered:
+		return k.header, signed, failed
+	case <-ctx.Done():
+		return "", "", ctx.Err()
+	}
+}
+
+// refusal is the error of checkPayload. Its text holds nothing of the payload.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) Reason() string  { return "payload" }
+func (refusal) Malformed() bool { return true }
+
+// checkPayload accepts the claims of a token: a JSON object. What the claims may say is decided by
+// sa-controller-manager, which alone may connect.
+func checkPayload(payload string) error {
+	data, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil || base64.RawURLEncoding.EncodeToString(data) != payload { // it skips line breaks
+		return refusal("the payload is not a base64url segment")
+	}
+	var claims map[string]json.RawMessage
+	if err := json.Unmarshal(data, &claims); err != nil || claims == nil {
+		return refusal("the payload is not a JSON object")
+	}
+	return nil
+}

@@ -260,12 +260,12 @@ func (w *world) judgeLeftovers() {
 		w.violated(10, "%s has %d handlers of token Secrets, want %d", p.client.name, listeners, want)
 	}
 	if most := int64(visits) * int64(w.commits); p.visited.Load() > most {
-		w.violated(10, "the listers of %s have visited %d Secrets for %d changes, want %d at most", p.client.name, p.visited.Load(), w.commits, most)
+		w.violated(10, "the listers of %s have visited %d objects for %d changes, want %d at most", p.client.name, p.visited.Load(), w.commits, most)
 	}
 }
 
-// visits is how many Secrets listers may visit for each change, on average.
-const visits = 40
+// visits is how many objects listers may visit for each change, on average.
+const visits = 64
 
 // mapIn is the index of the map in an expectation, or of the expectation in what embeds it.
 func mapIn(t reflect.Type) []int {

@@ -82,7 +82,8 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	asked := &call{client: c, began: time.Now(), answer: make(chan answer, 1), request: &model.Request{
 		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource, Path: r.URL.Path,
-		Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager, Body: sent, Client: c.name, Began: time.Now(),
+		Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager, Body: sent,
+		Client: c.name, Began: time.Now(),
 	}}
 	if c.ahead && info.Resource == "leases" && sent != nil {
 		sent = anHourAhead(sent)
@@ -121,17 +122,21 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 		if a.err != nil {
 			return nil, a.err
 		}
-		response := &http.Response{
-			Status: http.StatusText(a.Code), StatusCode: a.Code, Proto: "HTTP/2.0", ProtoMajor: 2, Request: r,
-			Header: http.Header{"Content-Type": []string{a.ContentType}}, Body: io.NopCloser(bytes.NewReader(a.Body)),
-		}
-		if a.RetryAfter != "" {
-			response.Header.Set("Retry-After", a.RetryAfter)
-		}
-		if a.body != nil {
-			a.body.ends = r.Context().Done()
-			response.Body = a.body
-		}
-		return response, nil
+		return responseOf(r, a), nil
 	}
+}
+
+func responseOf(r *http.Request, a answer) *http.Response {
+	response := &http.Response{
+		Status: http.StatusText(a.Code), StatusCode: a.Code, Proto: "HTTP/2.0", ProtoMajor: 2, Request: r,
+		Header: http.Header{"Content-Type": []string{a.ContentType}}, Body: io.NopCloser(bytes.NewReader(a.Body)),
+	}
+	if a.RetryAfter != "" {
+		response.Header.Set("Retry-After", a.RetryAfter)
+	}
+	if a.body != nil {
+		a.body.ends = r.Context().Done()
+		response.Body = a.body
+	}
+	return response
 }

@@ -129,7 +129,7 @@ var others = []namedFault{
 	}},
 	{"policy that rewrites", func(w *world, _ *rand.Rand, lasts time.Duration) {
 		w.enforce(&policy{resource: "configmaps", until: time.Now().Add(lasts + 30*time.Second),
-			do: func(before, after model.Object) (model.Object, error) {
+			do: func(_, after model.Object) (model.Object, error) {
 				after.(*corev1.ConfigMap).Data["ca.crt"] = fmt.Sprintf("rewritten %d", time.Now().UnixNano())
 				return after, nil
 			}})
@@ -145,7 +145,7 @@ var others = []namedFault{
 	}},
 	{"another client undoes Secrets", func(w *world, random *rand.Rand, lasts time.Duration) { w.undo(random, "secrets", lasts) }},
 	{"another client undoes root CAs", func(w *world, random *rand.Rand, lasts time.Duration) { w.undo(random, "configmaps", lasts) }},
-	{"second token controller", func(w *world, random *rand.Rand, lasts time.Duration) { w.second(lasts) }},
+	{"second token controller", func(w *world, _ *rand.Rand, lasts time.Duration) { w.second(lasts) }},
 	// The plan has these once at most.
 	{"rotation", func(w *world, _ *rand.Rand, _ time.Duration) { w.rotate(false, 0) }},
 	{"revocation", func(w *world, _ *rand.Rand, lasts time.Duration) { w.rotate(true, lasts) }},

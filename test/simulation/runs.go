@@ -260,7 +260,8 @@ func (w *world) judgeLeftovers() {
 		w.violated(10, "%s has %d handlers of token Secrets, want %d", p.client.name, listeners, want)
 	}
 	if most := int64(visits) * int64(w.commits); p.visited.Load() > most {
-		w.violated(10, "the listers of %s have visited %d objects for %d changes, want %d at most", p.client.name, p.visited.Load(), w.commits, most)
+		w.violated(10, "the listers of %s have visited %d objects for %d changes, want %d at most",
+			p.client.name, p.visited.Load(), w.commits, most)
 	}
 }
 
@@ -312,9 +313,7 @@ func (w *world) makeOld() {
 	for _, name := range slices.Sorted(maps.Keys(oldSecrets)) {
 		old := oldSecrets[name]
 		annotations := map[string]string{corev1.ServiceAccountNameKey: "app", corev1.ServiceAccountUIDKey: string(uid)}
-		for key, value := range old.annotations {
-			annotations[key] = value
-		}
+		maps.Copy(annotations, old.annotations)
 		token, err := tokens.NewIssuer(signing.NewKeyring(w.ring.Load()), tokens.CompatClaims).Legacy(context.Background(),
 			tokens.Account{Namespace: oldNamespace, Name: "app", UID: string(uid)}, name)
 		if err != nil {

@@ -146,7 +146,8 @@ func TestSimulation(t *testing.T) {
 			fmt.Printf("seed %d: %v\n", at, v) // at once: a run takes minutes
 			t.Fail()
 		}
-		if *until != "" && slices.ContainsFunc(o.found, func(v checker.Violation) bool { return regexp.MustCompile(*until).MatchString(v.String()) }) {
+		shows := func(v checker.Violation) bool { return regexp.MustCompile(*until).MatchString(v.String()) }
+		if *until != "" && slices.ContainsFunc(o.found, shows) {
 			return
 		}
 		if len(o.found) > 0 && *shorten {

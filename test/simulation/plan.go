@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/faults/workload"
-
 )
 
 // users is how many users there are, each in namespaces of its own.

@@ -33,8 +33,7 @@ func runUpstream(ctx context.Context, config *rest.Config, name string) error {
 		return err
 	}
 	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "kube-system", "kube-controller-manager",
-		made.CoreV1(), made.CoordinationV1(),
-		resourcelock.ResourceLockConfig{Identity: name})
+		made.CoreV1(), made.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: name})
 	if err != nil {
 		return err
 	}

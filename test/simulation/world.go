@@ -112,6 +112,7 @@ func newWorld(p *plan, logger logr.Logger) *world {
 	w := &world{
 		plan: p, mode: workload.ModeOf(p.seed), server: server, network: newNetwork(server, p.seed), logger: logger,
 		signed: remembering(ownKeys.Verify), model: workload.Model{}, held: map[string]holding{}, revoked: map[string]bool{}, ca: rootCA(),
+		writes: newWrites(), price: newPrice(),
 	}
 	server.Verify = w.verify
 	w.ring.Store(signing.NewRing(key.As(signing.Active), nextKey.As(signing.Next)))
@@ -119,8 +120,6 @@ func newWorld(p *plan, logger logr.Logger) *world {
 	if p.upstream {
 		w.mode = workload.Manual // which it has had since v1.24
 	}
-	w.writes = newWrites()
-	w.price = newPrice()
 	server.Committed, server.Admit, server.Cached, server.NoWatchList = w.committed, w.admit, w.network.cached, p.oldLists
 	w.network.answered, w.network.told = w.answered, w.told
 	if p.cleans {

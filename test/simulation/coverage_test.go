@@ -73,7 +73,7 @@ func TestUnmet(t *testing.T) {
 
 // lineOf is the first line of a block that says something.
 func lineOf(file, place string) string {
-	content, _ := os.ReadFile(filepath.Join("../..", strings.TrimPrefix(file, "sa-controller-manager/")))
+	content, _ := os.ReadFile(filepath.Join("..", "..", strings.TrimPrefix(file, "sa-controller-manager/")))
 	from, _, _ := strings.Cut(place, ".")
 	at, _ := strconv.Atoi(from)
 	if lines := strings.Split(string(content), "\n"); at > 0 && at < len(lines) {

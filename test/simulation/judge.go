@@ -204,8 +204,8 @@ func (w *world) judgeUnneeded() {
 // judgeUndone wants no more than one token Secret for an account in ten seconds from a process, besides the first ones.
 func (w *world) judgeUndone(what string, by *model.Request, secret *corev1.Secret) {
 	key := by.Client + " " + string(workload.Owner(secret))
-	last := append(w.writes.times[key], time.Now())
-	w.writes.times[key] = last
+	w.writes.times[key] = append(w.writes.times[key], time.Now())
+	last := w.writes.times[key]
 	if n := len(last); n > 3 && last[n-1].Sub(last[n-3]) < 9*time.Second {
 		w.violated(10, "%s: the third one for the account in %v", what, last[n-1].Sub(last[n-3]))
 	}

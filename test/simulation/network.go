@@ -269,36 +269,13 @@ func (n *network) answer(c *call, doom fate) string {
 	dead := c.client.dead
 	n.mu.Unlock()
 	var made model.Answer
-	about := schema.GroupResource{Resource: c.request.Resource}
 	switch doom {
 	case refused:
 		n.answered(c, made)
 		c.answer <- answer{err: syscall.ECONNREFUSED}
 		return "0"
-	case failed:
-		made = model.Failure(apierrors.NewInternalError(errors.New("etcdserver: request timed out")), c.request.Accept)
-	case throttle:
-		made = model.Failure(apierrors.NewServiceUnavailable("the API server is shutting down"), c.request.Accept)
-	case shed:
-		made = model.Failure(apierrors.NewTooManyRequests("too many requests", 1), c.request.Accept)
-	case unknown:
-		made = model.Failure(apierrors.NewUnauthorized("Unauthorized"), c.request.Accept)
-	case forbidden:
-		made = model.Failure(apierrors.NewForbidden(about, c.request.Name, errors.New("a policy refuses it")), c.request.Accept)
-	case clashed:
-		made = model.Failure(apierrors.NewConflict(about, c.request.Name, errors.New("the object has been modified")), c.request.Accept)
 	default:
-		made = n.server.Serve(c.request)
-		c.journal.Served = made.Code
-		if c.request.Resource == "leases" && c.client.replica >= 0 && c.writes() && made.Code/100 == 2 {
-			if n.holder != c.client.replica {
-				for _, begins := range n.terms {
-					begins()
-				}
-				n.terms = nil
-			}
-			n.holder = c.client.replica
-		}
+		made = n.serve(c, doom)
 	}
 	if made.Watch != nil {
 		if dead {
@@ -316,6 +293,37 @@ func (n *network) answer(c *call, doom fate) string {
 	c.journal.Code = made.Code
 	c.answer <- answer{Answer: made, body: c.body}
 	return result
+}
+
+// serve is what the server answers, or what keeps it from that.
+func (n *network) serve(c *call, doom fate) model.Answer {
+	about := schema.GroupResource{Resource: c.request.Resource}
+	switch doom { //nolint:exhaustive // for the others the server answers
+	case failed:
+		return model.Failure(apierrors.NewInternalError(errors.New("etcdserver: request timed out")), c.request.Accept)
+	case throttle:
+		return model.Failure(apierrors.NewServiceUnavailable("the API server is shutting down"), c.request.Accept)
+	case shed:
+		return model.Failure(apierrors.NewTooManyRequests("too many requests", 1), c.request.Accept)
+	case unknown:
+		return model.Failure(apierrors.NewUnauthorized("Unauthorized"), c.request.Accept)
+	case forbidden:
+		return model.Failure(apierrors.NewForbidden(about, c.request.Name, errors.New("a policy refuses it")), c.request.Accept)
+	case clashed:
+		return model.Failure(apierrors.NewConflict(about, c.request.Name, errors.New("the object has been modified")), c.request.Accept)
+	}
+	made := n.server.Serve(c.request)
+	c.journal.Served = made.Code
+	if c.request.Resource == "leases" && c.client.replica >= 0 && c.writes() && made.Code/100 == 2 {
+		if n.holder != c.client.replica {
+			for _, begins := range n.terms {
+				begins()
+			}
+			n.terms = nil
+		}
+		n.holder = c.client.replica
+	}
+	return made
 }
 
 // agenda is a heap of things by their time.

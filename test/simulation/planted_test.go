@@ -122,12 +122,14 @@ var bugs = []plant{
 	}
 	return c.ensureOwn`),
 	bug("cacheorphan", 1, "promise 1: delete of secrets", inOrphan,
-		"live, err := meta.LiveAccount(ctx, c.Client, secret.Account())", `live, err := meta.CachedAccount(c.accounts, secret.Account()), error(nil)
+		"live, err := meta.LiveAccount(ctx, c.Client, secret.Account())",
+		`live, err := meta.CachedAccount(c.accounts, secret.Account()), error(nil)
 	if !isPlanted("cacheorphan") {
 		live, err = meta.LiveAccount(ctx, c.Client, secret.Account())
 	}`),
 	bug("nostale", 1, "promise 10: .* after it has had an answer", inSecret,
-		"left := c.written.left(secret, c.Clock.Now()); left > 0 {", `left := c.written.left(secret, c.Clock.Now()); left > 0 && !isPlanted("nostale") {`),
+		"left := c.written.left(secret, c.Clock.Now()); left > 0 {",
+		`left := c.written.left(secret, c.Clock.Now()); left > 0 && !isPlanted("nostale") {`),
 	bug("nameonly", 1, "promise 2: .* holds a token for UID", "controllers/tokensecrets/tokensecret.go",
 		`(s.AccountUID == "" || s.AccountUID == account.UID)`, `(s.AccountUID == "" || s.AccountUID == account.UID || isPlanted("nameonly"))`),
 	bug("norvref", 1, "promise 2: .* without UID and version", inPatch,
@@ -150,7 +152,8 @@ var bugs = []plant{
 	bug("unusedkept", 0, "promise 3: .* for nothing, and it is still there", inAccount,
 		"made.unused != nil && !tokensecrets", `made.unused != nil && !isPlanted("unusedkept") && !tokensecrets`),
 	bug("terminating", 10, "promise 2: .* gone or terminating", inPlan,
-		"secret.Terminating() || account.DeletionTimestamp != nil {", `secret.Terminating() || account.DeletionTimestamp != nil && !isPlanted("terminating") {`),
+		"secret.Terminating() || account.DeletionTimestamp != nil {",
+		`secret.Terminating() || account.DeletionTimestamp != nil && !isPlanted("terminating") {`),
 	bug("terminatingns", 1, "promise 10: .* again and again", inAccount,
 		"case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):",
 		`case !isPlanted("terminatingns") && (apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err)):`),
@@ -234,7 +237,8 @@ func without(`),
 			return nil
 		}
 		return fmt.Errorf("populate token secret %s: %w", name, errStale)`),
-	bug("leakcreated", 50, "promise 10: .* asks although nothing has changed: delete secrets", inToken, "	c.created.reset()\n", `	if !isPlanted("leakcreated") {
+	bug("leakcreated", 50, "promise 10: .* asks although nothing has changed: delete secrets", inToken, "	c.created.reset()\n",
+		`	if !isPlanted("leakcreated") {
 		c.created.reset()
 	}
 `),
@@ -261,7 +265,8 @@ func without(`),
 		}
 	}
 `),
-	bug("nosweep", 13, "promise 3: .* which is gone", inAccount, "if c.mayDangle(account) {", `if !isPlanted("nosweep") && c.mayDangle(account) {`),
+	bug("nosweep", 13, "promise 3: .* which is gone", inAccount, "if c.mayDangle(account) {",
+		`if !isPlanted("nosweep") && c.mayDangle(account) {`),
 	bug("leakhandlers", 4, "promise 10: .* handlers", "internal/reconcile/watch.go",
 		"defer func() { err = errors.Join(err, h.Informer.RemoveEventHandler(registration)) }()", `defer func() {
 			if !isPlanted("leakhandlers") {
@@ -298,7 +303,8 @@ var fixes = []plant{
 	bug("a GET for each entry", 26, "promise 10: .* requests for namespace", inReference,
 		"if len(ask) <= fewReferences {", `if len(ask) <= fewReferences || isPlanted("a GET for each entry") {`, inAccount,
 		"tokensecrets.IsName(account.Name, name)) {", `tokensecrets.IsName(account.Name, name) || isPlanted("a GET for each entry")) {`),
-	bug("a PATCH for each entry", 26, "promise (3|10): .*forged", inReference, "	names := sets.New(gone...)\n", `	if isPlanted("a PATCH for each entry") && len(gone) > 1 {
+	bug("a PATCH for each entry", 26, "promise (3|10): .*forged", inReference, "	names := sets.New(gone...)\n",
+		`	if isPlanted("a PATCH for each entry") && len(gone) > 1 {
 		for _, one := range gone {
 			if err := c.dereference(ctx, account, []string{one}); err != nil {
 				return err
@@ -309,8 +315,10 @@ var fixes = []plant{
 	names := sets.New(gone...)
 `),
 	bug("a write that a policy undoes is done", 9, "promise 1: .* is not filled", "internal/meta/meta.go",
-		"	if answer.GetUID() == before.GetUID() &&", `	if !isPlanted("a write that a policy undoes is done") && answer.GetUID() == before.GetUID() &&`, inSecret,
-		"plan.token && patched.Token == nil {", `plan.token && patched.Token == nil && !isPlanted("a write that a policy undoes is done") {`, inSecret,
+		"	if answer.GetUID() == before.GetUID() &&",
+		`	if !isPlanted("a write that a policy undoes is done") && answer.GetUID() == before.GetUID() &&`, inSecret,
+		"plan.token && patched.Token == nil {",
+		`plan.token && patched.Token == nil && !isPlanted("a write that a policy undoes is done") {`, inSecret,
 		"	return max(0, uncachedRecheck-now.Sub(at))", `	if isPlanted("a write that a policy undoes is done") {
 		return uncachedRecheck
 	}
@@ -320,7 +328,8 @@ var fixes = []plant{
 		`left := c.undone.Delay(string(account.UID)); left > 0 && !isPlanted("no brake where another client deletes") {`),
 	bug("all caches before anything", 22, "promise 10: namespace unlisted has no", "cmd/sa-controller-manager/app/run.go",
 		"if !m.informers.Await(ctx, informers.Namespaces, informers.Accounts) {",
-		`if !m.informers.Await(ctx, informers.Namespaces, informers.Accounts) || isPlanted("all caches before anything") && !m.informers.Await(ctx) {`),
+		`if !m.informers.Await(ctx, informers.Namespaces, informers.Accounts) ||
+			isPlanted("all caches before anything") && !m.informers.Await(ctx) {`),
 	bug("no brake for root CAs", 4, "promise 10: .* configmaps/", "controllers/rootca/source.go",
 		"	return s.damping.Delay(s.written(turn{resource, object}))", `	if isPlanted("no brake for root CAs") {
 		return 0
@@ -328,7 +337,8 @@ var fixes = []plant{
 	return s.damping.Delay(s.written(turn{resource, object}))`, inPublisher,
 		"	if !kept {\n		return fmt.Errorf(", "	if !kept && !isPlanted(\"no brake for root CAs\") {\n		return fmt.Errorf("),
 	bug("a request each second while a watch hangs", 0, "promise 10", inOrphan,
-		"		return fmt.Errorf(\"delete token secret %s: %w\", secret.ObjectName(), errStale)", `		if isPlanted("a request each second while a watch hangs") {
+		"		return fmt.Errorf(\"delete token secret %s: %w\", secret.ObjectName(), errStale)",
+		`		if isPlanted("a request each second while a watch hangs") {
 			c.secretLoop.AddAfter(secret.ObjectName(), time.Second)
 			return nil
 		}
@@ -418,7 +428,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-var noPlant = plant{Plant: planted.Plant{Shows: regexp.MustCompile("$^")}}
+var noPlant = plant{Plant: planted.Plant{Shows: regexp.MustCompile(`\z.`)}}
 
 // found returns the line that shows the plant.
 func (p plant) found(output string) string {

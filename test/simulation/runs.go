@@ -198,7 +198,7 @@ func controllerOf(m *app.Manager) *tokencontroller.Controller {
 			method := *(**struct {
 				_        uintptr
 				receiver *tokencontroller.Controller
-			})(unsafe.Pointer(&changed))
+			})(unsafe.Pointer(&changed)) //nolint:gosec // a method value has its receiver there, and nothing else leads to it
 			return method.receiver
 		}
 	}

@@ -335,15 +335,14 @@ func statusOf(err error) metav1.Status {
 	return apierrors.NewInternalError(err).Status()
 }
 
-// document is JSON of no API type.
-type document []byte
+type document []byte // JSON of no API type
 
 func (s *Server) serve(r *Request) (any, error) {
-	switch r.Path {
-	case "/version":
-		return document(`{"major":"1","minor":"37","gitVersion":"v1.37.2"}`), nil
-	case "/.well-known/openid-configuration":
-		return document(fmt.Sprintf(`{"issuer":%q}`, s.Issuer)), nil
+	if text, ok := map[string]string{
+		"/version":                          `{"major":"1","minor":"37","gitVersion":"v1.37.2"}`,
+		"/.well-known/openid-configuration": fmt.Sprintf(`{"issuer":%q}`, s.Issuer),
+	}[r.Path]; ok {
+		return document(text), nil
 	}
 	switch r.Resource {
 	case "tokenreviews", "selfsubjectaccessreviews", "selfsubjectreviews":

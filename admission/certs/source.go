@@ -82,7 +82,8 @@ func (s *Source) Note() string {
 	if current.serving == nil || current.problem == nil {
 		return ""
 	}
-	return fmt.Sprintf("%v; the present certificate is valid until %s", current.problem, current.serving.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	until := current.serving.Leaf.NotAfter.UTC().Format(time.RFC3339)
+	return fmt.Sprintf("%v; the present certificate is valid until %s", current.problem, until)
 }
 
 // OnChange registers notify, which is called whenever the certificate or the caBundle changes. It

@@ -49,7 +49,7 @@ current-context: c
 	go func() {
 		answer, err := c.Do(request)
 		if err == nil {
-			answer.Body.Close()
+			err = answer.Body.Close()
 		}
 		answered <- err
 	}()

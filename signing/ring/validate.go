@@ -33,7 +33,8 @@ func (s State) Validate() error {
 		roles[key.Role]++
 	}
 	if roles[signing.Active] != 1 || roles[signing.Next] > 1 {
-		return fmt.Errorf("keys: %d of them are active and %d are next, want exactly one and one at most", roles[signing.Active], roles[signing.Next])
+		return fmt.Errorf("keys: %d of them are active and %d are next, want exactly one and one at most",
+			roles[signing.Active], roles[signing.Next])
 	}
 	if err := s.validateHalves(); err != nil {
 		return err

@@ -37,7 +37,7 @@ func TestValidateRefuses(t *testing.T) {
 		"no generation":        {func(s *ring.State) { s.Generation = 0 }, `history ends with version "1:`},
 		"no keys":              {func(s *ring.State) { s.Keys = nil }, "0 of them are active and 0 are next, want exactly one"},
 		"two active":           {func(s *ring.State) { again(s, active) }, "keys: 2 of them are active and 1 are next, want exactly one"},
-		"two next":             {func(s *ring.State) { again(s, next) }, "keys: 1 of them are active and 2 are next, want exactly one and one at most"},
+		"two next":             {func(s *ring.State) { again(s, next) }, "keys: 1 of them are active and 2 are next, want exactly one and"},
 		"same ID":              {func(s *ring.State) { s.Keys[retired].ID = "key-0" }, `keys[1]: key ID "key-0" is there twice`},
 		"bad ID":               {func(s *ring.State) { s.Keys[active].ID = "../a" }, `history ends with version`},
 		"no ID":                {func(s *ring.State) { s.Keys[active].ID = "" }, `keys[0]: key ID ""`},

@@ -32,7 +32,8 @@ import (
 
 // refusesUs has kube-apiserver refuse what the manager writes into a namespace.
 const refusesUs = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: refuses-us}, spec: {
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps, serviceaccounts], operations: [CREATE, UPDATE]}]},
+  matchConstraints: {resourceRules: [
+    {apiGroups: [""], apiVersions: [v1], resources: [configmaps, serviceaccounts], operations: [CREATE, UPDATE]}]},
   validations: [{expression: "request.userInfo.username != 'system:sa-controller-manager' || object.metadata.namespace != 'shop'"}]}}
 ---
 {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: refuses-us},
@@ -40,10 +41,12 @@ const refusesUs = `{apiVersion: admissionregistration.k8s.io/v1, kind: Validatin
 `
 
 // stockPods are those of a control plane that was never taken over.
-const stockPods = `{apiVersion: v1, kind: Pod, metadata: {name: kube-apiserver-cp, namespace: kube-system, annotations: {kubernetes.io/config.mirror: x}},
+const stockPods = `{apiVersion: v1, kind: Pod, metadata: {name: kube-apiserver-cp,
+  namespace: kube-system, annotations: {kubernetes.io/config.mirror: x}},
   spec: {nodeName: cp, containers: [{name: c, image: "kube-apiserver:v1.37.2", command: [kube-apiserver]}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: kube-controller-manager-cp, namespace: kube-system, annotations: {kubernetes.io/config.mirror: x}},
+{apiVersion: v1, kind: Pod, metadata: {name: kube-controller-manager-cp,
+  namespace: kube-system, annotations: {kubernetes.io/config.mirror: x}},
   spec: {nodeName: cp, containers: [{name: c, image: "kube-controller-manager:v1.37.2", command: [kube-controller-manager]}]}}
 `
 
@@ -96,7 +99,8 @@ func TestSurfaces(t *testing.T) {
 			},
 			repairs: s.permit,
 			want: findings{
-				NotReady: true, Readyz: []string{"permissions-missing"}, Doctor: []string{"permissions-missing"}, Preflight: []string{"permissions-missing"},
+				NotReady: true, Readyz: []string{"permissions-missing"}, Doctor: []string{"permissions-missing"},
+				Preflight: []string{"permissions-missing"},
 			},
 			alert: "SACMPermissionsMissing", series: `kubernetes_healthcheck{name="permissions",type="readyz"}`,
 		},

@@ -139,7 +139,8 @@ func (o *Operator) rotate(ctx context.Context, key ring.Key, made *ring.Key, opt
 		err = o.cached(ctx, published, state, options.Without)
 		// A timer never rotates under relying parties.
 		if err != nil && options.OlderThan == 0 && published.Lost(state.Active().ID, options.Without) {
-			o.Progress(fmt.Sprintf("no cache is waited for, as with --force: no host could sign with the active key for ten minutes, and %v", err), 0)
+			o.Progress(fmt.Sprintf("no cache is waited for, as with --force: no host could sign with the active key for ten minutes, "+
+				"and %v", err), 0)
 			err = nil
 		}
 	}

@@ -256,20 +256,24 @@ func TestRefuses(t *testing.T) {
 func TestActive(t *testing.T) {
 	t.Parallel()
 	late := File{Host: "cp-2", State: stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))}
+	check := func(when string, p Published, active string, signs, settled bool) {
+		t.Helper()
+		s := Stand(late, p)
+		if by, since := s.ByRevocation(epoch); s.Active() != active || by != signs || since != settled {
+			t.Errorf("%s: %s signs, by a revocation: %t, for a day: %t", when, s.Active(), by, since)
+		}
+	}
 	p := Published{Entries: []Entry{entryOf("cp-1", "main", 5, retired(a()), c().As(signing.Active), b().As(signing.Next))}}
-	if s := Stand(late, p); s.Active() != c().ID() || s.ByRevocation() {
-		t.Errorf("%s signs, by a revocation: %t", s.Active(), s.ByRevocation())
-	}
-	p.Removed = revoked(c())
-	if s := Stand(late, p); s.Active() != b().ID() || !s.ByRevocation() {
-		t.Errorf("once it is revoked %s signs, by a revocation: %t", s.Active(), s.ByRevocation())
-	}
-	after := stateOf("main", 6, b().As(signing.Active))
-	after.Keys[0].ByRevocation = true
-	p.Entries[0] = EntryOf(after)
-	p.Entries[0].Host = "cp-1"
-	if s := Stand(late, p); s.Active() != b().ID() || !s.ByRevocation() {
-		t.Errorf("once the file is changed %s signs, by a revocation: %t", s.Active(), s.ByRevocation())
+	check("rotated", p, c().ID(), false, false)
+	p.Entries[0].Changed, p.Removed = epoch.Add(-48*time.Hour), revoked(c())
+	check("revoked just now, long after the last rotation", p, b().ID(), true, false)
+	for age, settled := range map[time.Duration]bool{time.Hour: false, 48 * time.Hour: true} {
+		after := stateOf("main", 6, b().As(signing.Active), a().As(signing.Next))
+		after.Keys[0].ByRevocation, after.Keys[0].ActivatedAt = true, epoch.Add(-age)
+		after.Keys[1].PublishedAt = epoch // by keys next
+		p.Entries[0] = EntryOf(after)
+		p.Entries[0].Host = "cp-1"
+		check(fmt.Sprintf("the file was changed %s ago", age), p, b().ID(), true, settled)
 	}
 }
 

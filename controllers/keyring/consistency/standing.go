@@ -288,7 +288,7 @@ func (s *Standing) Findings(now time.Time) []check.Finding {
 	var findings []check.Finding
 	for _, fact := range s.Facts {
 		code := fact.Code
-		arrives := s.Lately(now) || fact.Host == s.file.Host
+		arrives := lately(s.newest.Changed, now) || fact.Host == s.file.Host
 		if code == check.HostCannotSign || arrives && code == check.HostLacksKey {
 			continue
 		}
@@ -322,15 +322,20 @@ func (s *Standing) Follows() bool {
 	return len(s.p.Entries) == 0 || slices.ContainsFunc(s.p.Entries, follows)
 }
 
-// Lately reports whether the active or the next key of the newest ring was replaced within a day.
-func (s *Standing) Lately(now time.Time) bool {
-	age := now.Sub(s.newest.Changed)
+// lately reports whether something was within a day.
+func lately(at, now time.Time) bool {
+	age := now.Sub(at)
 	return age > -time.Minute && age <= settled // times are rounded up
 }
 
-// ByRevocation reports whether Active signs because another key was revoked.
-func (s *Standing) ByRevocation() bool {
-	return s.newest.ByRevocation || s.Active() != s.newest.key(signing.Active)
+// ByRevocation reports whether Active signs because another key was revoked, and whether the newest ring itself says so
+// for more than a day: then the same command again may be about another leak.
+func (s *Standing) ByRevocation(now time.Time) (signs, long bool) {
+	if s.Active() != s.newest.key(signing.Active) {
+		return true, false // no ring file has been changed for it yet
+	}
+	since := s.newest.ByRevocation
+	return !since.IsZero(), !since.IsZero() && !lately(since, now)
 }
 
 // Fallen returns the fact that the file is not the ring that this host has used, nor a newer one.

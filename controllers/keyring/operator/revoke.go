@@ -104,6 +104,7 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 // activeKey returns the key that --active is for, none if that signs because another one has just been revoked.
 func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids []string, note string, err error) {
 	active, forks := stands.Active(), stands.Forks()
+	by, long := stands.ByRevocation(o.Clock.Now())
 	switch {
 	case o.Cluster == nil:
 		return nil, "", fmt.Errorf("it is not known which key signs: %w", errNoCluster)
@@ -112,12 +113,11 @@ func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids [
 			"name those that have leaked (keys revoke KEY-ID)")
 	case active == "":
 		return nil, "", cmp.Or(unknown, errors.New("no key signs: there is none left, or no key ring"))
-	case stands.ByRevocation() && !stands.Lately(o.Clock.Now()):
+	case long:
 		return nil, "", ring.Refuse(fmt.Sprintf("nothing is revoked: key %s signs since another one was revoked, more than a day ago", active),
 			"if it has leaked too: keys revoke "+active)
-	case stands.ByRevocation():
-		return nil, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked; if it has leaked too: keys revoke %s",
-			active, active), nil
+	case by:
+		return nil, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked", active), nil
 	}
 	return []string{active}, "the key that signs is " + active, nil
 }

@@ -238,10 +238,17 @@ func until(at time.Time, reason string) error {
 // with their public halves. Its history contains both rings, so that it is newer than either. What
 // either side has revoked stays revoked; what was pruned or withdrawn on one side alone comes back.
 //
-// If revocations leave no key that signs, active does, unless it is nil.
+// If revocations leave no key that signs, active does, unless it is nil. Rings that have nothing in common are refused.
 func Join(state, other State, active *Key, now time.Time) (State, error) {
 	if state.Knows(other.Version()) || other.Knows(state.Version()) {
 		return State{}, Refuse("the two rings are not forked: one has come from the other", "import the newer one")
+	}
+	shared := func(theirs Key) bool {
+		return slices.ContainsFunc(state.Keys, func(ours Key) bool { return ours.SameKey(theirs.PublicKey) })
+	}
+	if !slices.ContainsFunc(other.History, state.Knows) && !slices.ContainsFunc(other.Keys, shared) {
+		return State{}, Refuse("the two rings have no version and no key in common: one is of another cluster, whose tokens would be valid here",
+			"bring the ring of this cluster to the host that has the other one")
 	}
 	now = stamp(now)
 	after := state.next()

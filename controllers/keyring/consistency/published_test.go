@@ -77,6 +77,7 @@ func TestStand(t *testing.T) {
 	on := func(host string, entry Entry) Entry { entry.Host = host; return entry }
 	behind := fork
 	behind.Generation = 2
+	foreign := entryOf("cp-3", "other", 11, testkeys.Parse(testkeys.P521()).As(signing.Active))
 	all := newest("cp-2")
 	all.File = "4:main"
 	missing := fmt.Errorf("read: %w", fs.ErrNotExist)
@@ -89,6 +90,7 @@ func TestStand(t *testing.T) {
 		signs   string // "" for A, "-" for none
 		writer  string // another process of the host has written the entry
 		want    []string
+		remedy  string // in that of the first fact
 		blocks  check.Blocks
 	}{
 		"nobody":   {reason: "the first start"},
@@ -125,20 +127,40 @@ func TestStand(t *testing.T) {
 			entries: []Entry{own, other, on("cp-3", fork)},
 			want:    []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey},
 			blocks:  check.Changes | check.Makes | check.Reissues,
+			remedy:  "take the keys of that one here (keys import --join-fork), then bring the result there",
 		},
 		"an older fork that more hosts have": {
 			reason:  "this host has the file that was copied by hand",
 			entries: []Entry{own, on("cp-2", behind), on("cp-3", behind)},
 			want: []string{
 				check.RingForked, check.RingMissing, check.RingDropped, check.RingForked, check.RingMissing, check.RingDropped,
-				check.HostLacksActiveKey,
 			},
+			remedy: "on host cp-2 take the keys of this ring (keys import --join-fork), then bring the result here",
 			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
 		},
 		"of another cluster": {
 			reason:  "a host was set up with the wrong file, of a high generation: every host stopped",
 			entries: []Entry{own, entryOf("cp-2", "other", 11, testkeys.Parse(testkeys.P521()).As(signing.Active), c.As(signing.Next))},
 			want:    []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey}, blocks: check.Changes | check.Makes | check.Reissues,
+		},
+		"of another cluster, on one host of three": {
+			reason: "it was told to take keys with which another cluster's tokens are valid here", entries: []Entry{own, other, foreign},
+			want:   []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey, check.HostLacksKey},
+			remedy: "on host cp-3 stop our process, move the file away, keys forget cp-3, and bring this ring there",
+			blocks: check.Changes | check.Makes | check.Reissues | check.Uses,
+		},
+		"of another cluster, on two of three": {
+			reason: "it signed on, with a key that no other host has", entries: []Entry{own, on("cp-2", foreign), foreign},
+			want: []string{
+				check.RingForked, check.RingMissing, check.RingDropped, check.RingForked, check.RingMissing, check.RingDropped, check.NoNextKey,
+			},
+			remedy: "stop our process here, move the file away, keys forget cp-1, and bring that of host cp-2 here",
+			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
+		},
+		"of another cluster, and this one is not published": {
+			reason: "it signs on", entries: []Entry{foreign},
+			want:   []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey, check.HostLacksKey},
+			blocks: check.Changes | check.Makes | check.Reissues | check.Uses,
 		},
 		"restored": {
 			reason: "an older file than the one that this host has used: every check was green", entries: []Entry{newest("cp-1")},
@@ -209,6 +231,9 @@ func TestStand(t *testing.T) {
 			}
 			codes = slices.Compact(codes)
 			testutil.Check(t, tc.reason+": facts", tc.want, codes)
+			if len(stands.Facts) > 0 && !strings.Contains(stands.Facts[0].Remedy, tc.remedy) {
+				t.Errorf("%s: remedy %q, want %q", tc.reason, stands.Facts[0].Remedy, tc.remedy)
+			}
 			if blocks != tc.blocks {
 				t.Errorf("%s: blocked is %b, want %b", tc.reason, blocks, tc.blocks)
 			}

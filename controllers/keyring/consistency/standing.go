@@ -56,10 +56,11 @@ func Stand(file File, p Published, use ...ring.Key) *Standing {
 	if file.Host != "" && file.Err == nil {
 		s.newest = EntryOf(file.State)
 		s.newest.Host = file.Host
+	} else {
+		s.newest, _ = p.Entry(file.Host)
 	}
-	base := s.base()
 	for _, entry := range p.Entries {
-		if entry.Generation > s.newest.Generation && related(base, entry.History) {
+		if entry.version() != "" && (s.newest.version() == "" || s.beats(entry, s.newest)) {
 			s.newest = entry
 		}
 	}
@@ -70,32 +71,25 @@ func Stand(file File, p Published, use ...ring.Key) *Standing {
 	return s
 }
 
-// base returns the history of the ring that this is about: that of the file, of this host, or of most hosts. A ring that
-// has nothing in common with it is of another cluster, whatever its generation is.
-func (s *Standing) base() (base []string) {
-	if s.newest.version() != "" {
-		return s.newest.History
+// beats reports whether a ring goes on where it differs from another one, which then signs nothing without its key. Of two
+// that are forked, or of two clusters, the one that more hosts have does; of two equal ones that have come from one, the
+// one that was changed more often.
+func (s *Standing) beats(entry, other Entry) bool {
+	if is := relate(ring.State{History: other.History}, entry); is != apart {
+		return is == newer
 	}
-	if own, known := s.p.Entry(s.file.Host); known {
-		return own.History
-	}
-	most := 0
-	for _, entry := range s.p.Entries {
-		if hosts := s.side(entry.History); hosts > most {
-			base, most = entry.History, hosts
-		}
-	}
-	return base
+	theirs, ours := s.side(entry.History), s.side(other.History)
+	return theirs > ours || theirs == ours && entry.Generation > other.Generation && related(entry.History, other.History)
 }
 
-// side counts the hosts whose rings and the one with this history have come from one another.
+// side counts the hosts whose rings and the one with this history have come from one another. One has it, published or not.
 func (s *Standing) side(history []string) (hosts int) {
 	for _, entry := range s.p.Entries {
 		if relate(ring.State{History: history}, entry) != apart {
 			hosts++
 		}
 	}
-	return hosts
+	return max(hosts, 1)
 }
 
 // related reports whether two rings have come from one.
@@ -130,8 +124,8 @@ func (s *Standing) ownFile() {
 		if s.file.Err != nil || entry.version() == "" {
 			continue
 		}
-		is := relate(state, entry)
-		args := check.KeyArgs{Host: entry.Host, Their: entry.Generation, Key: entry.active(s.p)}
+		is, yields := relate(state, entry), s.beats(entry, EntryOf(state))
+		args := check.KeyArgs{Host: entry.Host, Their: entry.Generation, Key: entry.active(s.p), Way: s.together(is, entry, yields)}
 		switch other := !s.mine(entry); {
 		case is == older:
 			continue
@@ -146,9 +140,8 @@ func (s *Standing) ownFile() {
 		if _, ok := state.Key(args.Key); !ok && args.Key != "" && !fallen {
 			s.add(check.RingMissing, args)
 		}
-		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && s.yields(is, entry) {
-			args.Key, args.Way = signs, "bring that one here (keys import, or keys import --join-fork if that is refused)"
-			if fallen {
+		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && yields {
+			if args.Key = signs; fallen {
 				args.Way = s.wayBack()
 			}
 			s.add(check.RingDropped, args)
@@ -164,15 +157,25 @@ func (s *Standing) ownFile() {
 	}
 }
 
-// yields reports whether this host stops signing where an entry lacks its key. Of two rings that are forked, the one that
-// more hosts have goes on, of two equal ones the one that was changed more often.
-func (s *Standing) yields(is relation, entry Entry) bool {
+// together says how this host and that of an entry get the same ring. Of two that are forked the one that goes on takes the
+// keys of the other. One of another cluster goes away: with its keys every kube-apiserver would accept the tokens of that.
+func (s *Standing) together(is relation, entry Entry, yields bool) string {
 	state := s.file.State
-	if is == newer || !related(state.History, entry.History) {
-		return is == newer
+	alike := related(state.History, entry.History) ||
+		slices.ContainsFunc(state.Keys, func(key ring.Key) bool { return entry.Keys[key.ID] != "" })
+	switch {
+	case is == newer:
+		return "bring that one here (keys import)"
+	case !alike && yields:
+		return fmt.Sprintf("the ring here is of another cluster: stop our process here, move the file away, keys forget %s, and bring "+
+			"that of host %s here (keys import)", s.file.Host, entry.Host)
+	case !alike:
+		return fmt.Sprintf("if that ring is of another cluster: on host %[1]s stop our process, move the file away, keys forget %[1]s, and "+
+			"bring this ring there (keys import)", entry.Host)
+	case yields:
+		return fmt.Sprintf("on host %s take the keys of this ring (keys import --join-fork), then bring the result here (keys import)", entry.Host)
 	}
-	ours, theirs := s.side(state.History), s.side(entry.History)
-	return theirs > ours || theirs == ours && entry.Generation > state.Generation
+	return "take the keys of that one here (keys import --join-fork), then bring the result there (keys import)"
 }
 
 // mine reports whether the entry is of this file. One of another process of this host may be of another file, such as

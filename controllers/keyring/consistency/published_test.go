@@ -292,7 +292,7 @@ func TestActive(t *testing.T) {
 	check("rotated", p, c().ID(), false, false)
 	p.Entries[0].Changed, p.Removed = epoch.Add(-48*time.Hour), revoked(c())
 	check("revoked just now, long after the last rotation", p, b().ID(), true, false)
-	for age, settled := range map[time.Duration]bool{time.Hour: false, 48 * time.Hour: true} {
+	for age, settled := range map[time.Duration]bool{-time.Hour: false, time.Hour: false, 48 * time.Hour: true} {
 		after := stateOf("main", 6, b().As(signing.Active), a().As(signing.Next))
 		after.Keys[0].ByRevocation, after.Keys[0].ActivatedAt = true, epoch.Add(-age)
 		after.Keys[1].PublishedAt = epoch // by keys next
@@ -307,7 +307,8 @@ func TestForks(t *testing.T) {
 	t.Parallel()
 	own := File{Host: "cp-1", State: stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))}
 	late := entryOf("cp-3", "main", 3, b().As(signing.Active), a().As(signing.Next))
-	p := Published{Entries: []Entry{entryOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next)), late}}
+	nothing := Entry{Host: "cp-4", History: []string{"1:x"}} // no key signs there
+	p := Published{Entries: []Entry{entryOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next)), late, nothing}}
 	for _, file := range []File{own, {Host: "cp-1", Err: fs.ErrNotExist}, {}} {
 		if s := Stand(file, p); s.Forks() != nil || s.Active() != a().ID() {
 			t.Errorf("beside a late host: %v, %s signs", s.Forks(), s.Active())

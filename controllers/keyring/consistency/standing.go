@@ -289,9 +289,11 @@ const settled = 24 * time.Hour
 // the process of this host reads its file by itself.
 func (s *Standing) Findings(now time.Time) []check.Finding {
 	var findings []check.Finding
+	age := now.Sub(s.newest.Changed)
+	lately := age > -time.Minute && age <= settled // times are rounded up
 	for _, fact := range s.Facts {
 		code := fact.Code
-		arrives := lately(s.newest.Changed, now) || fact.Host == s.file.Host
+		arrives := lately || fact.Host == s.file.Host
 		if code == check.HostCannotSign || arrives && code == check.HostLacksKey {
 			continue
 		}
@@ -309,8 +311,8 @@ func (s *Standing) Active() string { return s.newest.active(s.p) }
 func (s *Standing) Forks() map[string]string {
 	forks := map[string]string{s.newest.Host: s.Active()}
 	for _, entry := range s.p.Entries {
-		if entry.version() != "" && !slices.Contains(s.newest.History, entry.version()) {
-			forks[entry.Host] = entry.active(s.p)
+		if signs := entry.active(s.p); signs != "" && !slices.Contains(s.newest.History, entry.version()) {
+			forks[entry.Host] = signs
 		}
 	}
 	if len(forks) == 1 {
@@ -325,20 +327,15 @@ func (s *Standing) Follows() bool {
 	return len(s.p.Entries) == 0 || slices.ContainsFunc(s.p.Entries, follows)
 }
 
-// lately reports whether something was within a day.
-func lately(at, now time.Time) bool {
-	age := now.Sub(at)
-	return age > -time.Minute && age <= settled // times are rounded up
-}
-
 // ByRevocation reports whether Active signs because another key was revoked, and whether the newest ring itself says so
-// for more than a day: then the same command again may be about another leak.
+// for more than a day: then the same command again may be about another leak. A time that has not come yet is of a clock
+// that is ahead, and says no such thing.
 func (s *Standing) ByRevocation(now time.Time) (signs, long bool) {
 	if s.Active() != s.newest.key(signing.Active) {
 		return true, false // no ring file has been changed for it yet
 	}
 	since := s.newest.ByRevocation
-	return !since.IsZero(), !since.IsZero() && !lately(since, now)
+	return !since.IsZero(), !since.IsZero() && now.Sub(since) > settled
 }
 
 // Fallen returns the fact that the file is not the ring that this host has used, nor a newer one.

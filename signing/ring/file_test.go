@@ -285,7 +285,8 @@ func TestFork(t *testing.T) {
 	}
 	foreign := At(filepath.Join(t.TempDir(), "ring.json"))
 	testutil.Must(t, foreign.Init(testkeys.Parse(testkeys.P256Other()), nil, nil, epoch))
-	if _, err := Join(read(t, first), read(t, foreign), nil, epoch); err == nil || !strings.Contains(err.Error(), "no version and no key in common") {
+	_, err := Join(read(t, first), read(t, foreign), nil, epoch)
+	if err == nil || !strings.Contains(err.Error(), "no version and no key in common") {
 		t.Errorf("joined the ring of another cluster: %v", err)
 	}
 }

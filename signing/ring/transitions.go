@@ -243,19 +243,14 @@ func Join(state, other State, active *Key, now time.Time) (State, error) {
 	if state.Knows(other.Version()) || other.Knows(state.Version()) {
 		return State{}, Refuse("the two rings are not forked: one has come from the other", "import the newer one")
 	}
-	shared := func(theirs Key) bool {
-		return slices.ContainsFunc(state.Keys, func(ours Key) bool { return ours.SameKey(theirs.PublicKey) })
-	}
-	if !slices.ContainsFunc(other.History, state.Knows) && !slices.ContainsFunc(other.Keys, shared) {
-		return State{}, Refuse("the two rings have no version and no key in common: one is of another cluster, whose tokens would be valid here",
-			"bring the ring of this cluster to the host that has the other one")
-	}
 	now = stamp(now)
 	after := state.next()
 	after.Generation = max(state.Generation, other.Generation) + 1
 	after.Revoked = Union(state.Revoked, other.Revoked)
+	alike := slices.ContainsFunc(other.History, state.Knows)
 	for _, key := range other.Keys {
 		i := after.index(key.ID)
+		alike = alike || i >= 0
 		gone := slices.IndexFunc(after.Removed, func(gone Removed) bool { return gone.Is(key.PublicKey) })
 		switch {
 		case gone >= 0:
@@ -267,6 +262,10 @@ func Join(state, other State, active *Key, now time.Time) (State, error) {
 			key.Private, key.PublicOnly, key.Role, key.RetiredAt = nil, true, signing.Retired, now
 			after.Keys = append(after.Keys, key)
 		}
+	}
+	if !alike {
+		return State{}, Refuse("the two rings have no version and no key in common: one is of another cluster, whose tokens would be valid here",
+			"bring the ring of this cluster to the host that has the other one")
 	}
 	for _, gone := range other.Removed {
 		_, kept := after.Key(gone.ID)

@@ -127,7 +127,7 @@ func TestStand(t *testing.T) {
 			entries: []Entry{own, other, on("cp-3", fork)},
 			want:    []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey},
 			blocks:  check.Changes | check.Makes | check.Reissues,
-			remedy:  "take the keys of that one here (keys import --join-fork), then bring the result there",
+			remedy:  "on host cp-1 take the keys of that of host cp-3 (keys import --join-fork), then bring the result to cp-3",
 		},
 		"an older fork that more hosts have": {
 			reason:  "this host has the file that was copied by hand",
@@ -135,7 +135,7 @@ func TestStand(t *testing.T) {
 			want: []string{
 				check.RingForked, check.RingMissing, check.RingDropped, check.RingForked, check.RingMissing, check.RingDropped,
 			},
-			remedy: "on host cp-2 take the keys of this ring (keys import --join-fork), then bring the result here",
+			remedy: "on host cp-2 take the keys of that of host cp-1 (keys import --join-fork), then bring the result to cp-1",
 			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
 		},
 		"of another cluster": {
@@ -146,7 +146,7 @@ func TestStand(t *testing.T) {
 		"of another cluster, on one host of three": {
 			reason: "it was told to take keys with which another cluster's tokens are valid here", entries: []Entry{own, other, foreign},
 			want:   []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey, check.HostLacksKey},
-			remedy: "on host cp-3 stop our process, move the file away, keys forget cp-3, and bring this ring there",
+			remedy: "if that of host cp-3 is: stop our process there, move the file away, keys forget cp-3, and bring the ring of host cp-1 there",
 			blocks: check.Changes | check.Makes | check.Reissues | check.Uses,
 		},
 		"of another cluster, on two of three": {
@@ -154,7 +154,7 @@ func TestStand(t *testing.T) {
 			want: []string{
 				check.RingForked, check.RingMissing, check.RingDropped, check.RingForked, check.RingMissing, check.RingDropped, check.NoNextKey,
 			},
-			remedy: "stop our process here, move the file away, keys forget cp-1, and bring that of host cp-2 here",
+			remedy: "if that of host cp-1 is: stop our process there, move the file away, keys forget cp-1, and bring the ring of host cp-2 there",
 			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
 		},
 		"of another cluster, and this one is not published": {
@@ -165,6 +165,11 @@ func TestStand(t *testing.T) {
 		"restored": {
 			reason: "an older file than the one that this host has used: every check was green", entries: []Entry{newest("cp-1")},
 			want:   []string{check.RingRestored, check.RingDropped},
+			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
+		},
+		"restored, and two hosts have the ring": {
+			reason: "the first one by name may be dead", entries: []Entry{newest("cp-1"), newest("cp-2"), newest("cp-3")},
+			want:   []string{check.RingRestored, check.RingDropped}, remedy: "bring the ring of host cp-2 or cp-3 here (keys import)",
 			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
 		},
 		"all restored": {

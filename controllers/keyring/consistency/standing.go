@@ -6,6 +6,7 @@ package consistency
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"sa-controller-manager/internal/check"
@@ -53,11 +54,10 @@ type Standing struct {
 //	it has it, and its process cannot sign with it          active-key-away, host-cannot-sign
 func Stand(file File, p Published, use ...ring.Key) *Standing {
 	s := &Standing{file: file, p: p}
+	s.newest, _ = p.Entry(file.Host)
 	if file.Host != "" && file.Err == nil {
 		s.newest = EntryOf(file.State)
 		s.newest.Host = file.Host
-	} else {
-		s.newest, _ = p.Entry(file.Host)
 	}
 	for _, entry := range p.Entries {
 		if entry.version() != "" && (s.newest.version() == "" || s.beats(entry, s.newest)) {
@@ -75,11 +75,12 @@ func Stand(file File, p Published, use ...ring.Key) *Standing {
 // that are forked, or of two clusters, the one that more hosts have does; of two equal ones that have come from one, the
 // one that was changed more often.
 func (s *Standing) beats(entry, other Entry) bool {
-	if is := relate(ring.State{History: other.History}, entry); is != apart {
+	state := ring.State{History: other.History}
+	if is := relate(state, entry); is != apart {
 		return is == newer
 	}
 	theirs, ours := s.side(entry.History), s.side(other.History)
-	return theirs > ours || theirs == ours && entry.Generation > other.Generation && related(entry.History, other.History)
+	return theirs > ours || theirs == ours && entry.Generation > other.Generation && slices.ContainsFunc(entry.History, state.Knows)
 }
 
 // side counts the hosts whose rings and the one with this history have come from one another. One has it, published or not.
@@ -90,11 +91,6 @@ func (s *Standing) side(history []string) (hosts int) {
 		}
 	}
 	return max(hosts, 1)
-}
-
-// related reports whether two rings have come from one.
-func related(a, b []string) bool {
-	return slices.ContainsFunc(a, func(version string) bool { return slices.Contains(b, version) })
 }
 
 func (s *Standing) add(code string, args check.KeyArgs) check.KeyFact {
@@ -160,22 +156,19 @@ func (s *Standing) ownFile() {
 // together says how this host and that of an entry get the same ring. Of two that are forked the one that goes on takes the
 // keys of the other. One of another cluster goes away: with its keys every kube-apiserver would accept the tokens of that.
 func (s *Standing) together(is relation, entry Entry, yields bool) string {
-	state := s.file.State
-	alike := related(state.History, entry.History) ||
-		slices.ContainsFunc(state.Keys, func(key ring.Key) bool { return entry.Keys[key.ID] != "" })
-	switch {
+	alike := func(key ring.Key) bool { return entry.Keys[key.ID] != "" }
+	on, other := s.file.Host, entry.Host
+	if yields {
+		on, other = other, on
+	}
+	switch state := s.file.State; {
 	case is == newer:
 		return "bring that one here (keys import)"
-	case !alike && yields:
-		return fmt.Sprintf("the ring here is of another cluster: stop our process here, move the file away, keys forget %s, and bring "+
-			"that of host %s here (keys import)", s.file.Host, entry.Host)
-	case !alike:
-		return fmt.Sprintf("if that ring is of another cluster: on host %[1]s stop our process, move the file away, keys forget %[1]s, and "+
-			"bring this ring there (keys import)", entry.Host)
-	case yields:
-		return fmt.Sprintf("on host %s take the keys of this ring (keys import --join-fork), then bring the result here (keys import)", entry.Host)
+	case slices.ContainsFunc(entry.History, state.Knows) || slices.ContainsFunc(state.Keys, alike):
+		return fmt.Sprintf("on host %s take the keys of that of host %[2]s (keys import --join-fork), then bring the result to %[2]s", on, other)
 	}
-	return "take the keys of that one here (keys import --join-fork), then bring the result there (keys import)"
+	return fmt.Sprintf("one is of another cluster; if that of host %[2]s is: stop our process there, move the file away, keys forget %[2]s, "+
+		"and bring the ring of host %[1]s there (keys import)", on, other)
 }
 
 // mine reports whether the entry is of this file. One of another process of this host may be of another file, such as
@@ -190,19 +183,19 @@ func (s *Standing) wayBack() string {
 		return fmt.Sprintf("bring the ring of host %s here (keys import)", host)
 	}
 	return "no other host has it: put the newest copy back (keys import), such as the file beside it that ends with .previous; if there " +
-		"is none, keys " +
-		"import --accept-older of a copy, or of the file itself, makes that the newest"
+		"is none, keys import --accept-older of a copy, or of the file itself, makes that the newest"
 }
 
-// Holder returns another host that has the ring that this one has used, "" if there is none.
+// Holder returns the other hosts that have the ring that this one has used, "" if there is none.
 func (s *Standing) Holder() string {
 	own, _ := s.p.Entry(s.file.Host)
+	var hosts []string
 	for _, entry := range s.p.Entries {
 		if entry.Host != own.Host && entry.File == "" && slices.Contains(entry.History, own.version()) {
-			return entry.Host
+			hosts = append(hosts, entry.Host)
 		}
 	}
-	return ""
+	return strings.Join(hosts, " or ")
 }
 
 // hosts finds what keeps a host from following the newest ring.
@@ -331,11 +324,8 @@ func (s *Standing) Follows() bool {
 // for more than a day: then the same command again may be about another leak. A time that has not come yet is of a clock
 // that is ahead, and says no such thing.
 func (s *Standing) ByRevocation(now time.Time) (signs, long bool) {
-	if s.Active() != s.newest.key(signing.Active) {
-		return true, false // no ring file has been changed for it yet
-	}
-	since := s.newest.ByRevocation
-	return !since.IsZero(), !since.IsZero() && now.Sub(since) > settled
+	since, followed := s.newest.ByRevocation, s.Active() == s.newest.key(signing.Active)
+	return !followed || !since.IsZero(), followed && !since.IsZero() && now.Sub(since) > settled
 }
 
 // Fallen returns the fact that the file is not the ring that this host has used, nor a newer one.

@@ -43,7 +43,9 @@ func TestRevokeInTrouble(t *testing.T) {
 		"published from a restored host, a day after the last rotation": {
 			reason: "it was refused for ever, and named the next key, which is good",
 			change: func(_ *testing.T, w *world) {
-				w.edit(func(p *consistency.Published) { p.Removed = ring.Revocations{{ID: rsaID, Digest: rsaID, Reason: ring.Revoked}} })
+				w.edit(func(p *consistency.Published) {
+					p.Removed = ring.Revocations{{ID: rsaID, Digest: rsaID, Reason: ring.Revoked}}
+				})
 				w.clock.Step(48 * time.Hour)
 			},
 			options: RevokeOptions{Active: true}, want: "nothing more is revoked: key " + p256ID + " signs because another one was revoked\n",

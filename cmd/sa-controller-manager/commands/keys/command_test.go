@@ -23,6 +23,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
@@ -201,6 +202,20 @@ func TestKeysListAsks(t *testing.T) {
 		}
 		goThrough(t, noCluster, ring, []step{{args, want.code, want.want}})
 	}
+}
+
+// TestKeysForget: a host whose file is lost is given up where it was, or on a workstation that has no file.
+func TestKeysForget(t *testing.T) {
+	t.Parallel()
+	kube := clitest.NewKubeClient(func(string) string { return "" })
+	testutil.Must(t, consistency.Edit(t.Context(), kube, func(p *consistency.Published) error {
+		p.Entries = []consistency.Entry{{Host: "cp-3", History: []string{"1:main"}}}
+		return nil
+	}))
+	client := func(*options.Connection) (kubernetes.Interface, error) { return kube, nil }
+	goThrough(t, client, filepath.Join(t.TempDir(), "ring.json"), []step{
+		{[]string{"forget", "cp-3"}, 0, ""}, {[]string{"forget", "cp-3"}, 0, `Nothing was changed: no host "cp-3" is known`},
+	})
 }
 
 // TestKeysRevoke: a key goes after a yes on a terminal or by --yes, and not otherwise. Then it is not known

@@ -37,14 +37,6 @@ var (
 		Code: "registration-unknown", Message: "it is not known whether kube-apiserver reaches the webhook",
 		Cost: "nothing, if it does", Remedy: seeLog, Unready: true,
 	}
-	// FactConfigChanged is found on the host alone, by the files there.
-	FactConfigChanged = check.Fact{
-		Code: "admission-config-changed", Message: "kube-apiserver does not have the operator's admission configuration as it is now",
-		Cost: "what was changed in it has no effect",
-		Remedy: "on that node: sa-controller-manager kubeadm handback --steps=kube-apiserver, then kubeadm takeover " +
-			"with the flags of the first one",
-		Unready: true,
-	}
 )
 
 // Findings returns what is wrong with the state.

@@ -6,12 +6,10 @@ package registration
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +20,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/internal/atomicfile"
-	"sa-controller-manager/internal/check"
 	"sa-controller-manager/manifests"
 )
 
@@ -185,43 +182,4 @@ func RemoveStatic(dir string) error {
 		errs = append(errs, atomicfile.Remove(path))
 	}
 	return errors.Join(errs...)
-}
-
-// ConfigFile is below --static-registration-dir: kube-apiserver's admission configuration with our directories, which a
-// takeover makes of the operator's.
-const ConfigFile = "config/admission.yaml"
-
-const sourceMark = "#sha256:"
-
-// Source returns a line for the head of ConfigFile: which file of the host it was made of.
-func Source(file string, content []byte) string {
-	return fmt.Sprintf("%s%x %s\n", sourceMark, sha256.Sum256(content), file)
-}
-
-// Sources returns the paths of the files of which ConfigFile was made.
-func Sources(copied []byte) (files []string) {
-	for line := range strings.Lines(string(copied)) {
-		if _, file, _ := strings.Cut(line, " "); strings.HasPrefix(line, sourceMark) {
-			files = append(files, strings.TrimSpace(file))
-		}
-	}
-	return files
-}
-
-// ConfigFindings finds the files that have changed since the copy below dir was made of them.
-func ConfigFindings(dir string) (result check.Result, err error) {
-	copied, err := os.ReadFile(filepath.Join(dir, ConfigFile))
-	if err != nil {
-		return check.Skip("not compared: " + err.Error()), nil //nolint:nilerr // there need be none
-	}
-	var changed []string
-	for _, file := range Sources(copied) {
-		if content, err := os.ReadFile(file); err != nil {
-			result = check.Skip("not compared: " + err.Error())
-		} else if !bytes.Contains(copied, []byte(Source(file, content))) {
-			changed = append(changed, file)
-		}
-	}
-	result.Findings = FactConfigChanged.Found().About(changed)
-	return result, nil
 }

@@ -13,7 +13,9 @@ import (
 	"io"
 	"math"
 	"os"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -51,22 +53,20 @@ type key struct {
 	title   string   // its name and its URI, without what may be secret
 	reports *os.File // what the supervisor reads
 
+	library bool // what it has of a token that was away cannot be repaired
 	signer  crypto.Signer
 	public  signing.PublicKey
 	keys    *signing.KeySet
 	header  string
 	pending *semaphore.Weighted
-	doubted atomic.Bool // a caller had no signature
+	doubted atomic.Bool  // a caller had no signature
+	took    atomic.Int64 // the nanoseconds of the last signature
 }
-
-// lost is an error of a backend that has to be opened by another process.
-type lost struct{ error }
-
-func (l lost) Unwrap() error { return l.error }
 
 // keyProcess finds the key in its backend and has it sign a probe, so that a key that cannot sign, or that is another one
 // than the backend shows, is refused before it is served. It returns when ctx ends or the key is lost.
 func keyProcess(ctx context.Context, check bool, name, socketDir string) {
+	syscall.CloseOnExec(3) // a library may start a process
 	k := &key{title: name, reports: os.NewFile(3, "reports"), pending: semaphore.NewWeighted(maxPending)}
 	err := k.open(name, socketDir)
 	if err == nil && !check {
@@ -81,10 +81,9 @@ func keyProcess(ctx context.Context, check bool, name, socketDir string) {
 func (k *key) report(err error) {
 	reason := ""
 	if err != nil {
-		reason = fmt.Sprintf("key %s: %v", k.title, err)
+		reason = strings.Join(strings.Fields(fmt.Sprintf("key %.512s: %.1024s", k.title, err)), " ") // a service may answer with a page
 	}
-	line, _ := json.Marshal(reason)            //nolint:errchkjson // it is a string
-	_, _ = k.reports.Write(append(line, '\n')) // at once: another goroutine may report
+	_, _ = fmt.Fprintln(k.reports, reason) // at once: another goroutine may report
 }
 
 // within ends the process if f does not return in time. Nothing else ends a call of a PKCS#11 library.
@@ -97,15 +96,13 @@ func (k *key) within(limit time.Duration, f func() error) error {
 }
 
 func (k *key) open(name, socketDir string) error {
-	file, err := io.ReadAll(os.Stdin)
-	if err != nil {
-		return err
-	}
+	file, readErr := io.ReadAll(os.Stdin)
 	spec, err := parseSpec(name, file)
 	k.title += spec.shown()
-	if err != nil {
+	if err := errors.Join(readErr, err); err != nil {
 		return err
 	}
+	k.library = spec.parsed.Scheme == "pkcs11"
 	return k.within(openTimeout, func() (err error) {
 		if k.signer, err = schemes[spec.parsed.Scheme].open(spec.parsed, socketDir); err != nil {
 			return err
@@ -150,7 +147,7 @@ func (k *key) watch(ctx context.Context) error {
 			continue
 		}
 		err := k.within(probeTimeout, k.prove)
-		if _, is := errors.AsType[lost](err); is {
+		if err != nil && k.library {
 			return err
 		}
 		k.report(err)
@@ -163,19 +160,18 @@ func (k *key) watch(ctx context.Context) error {
 // prove has the backend sign a probe, beside what callers wait for.
 func (k *key) prove() error {
 	signature, err := k.sign(probe)
-	if err == nil {
-		if err = k.public.Verify(k.header, probe, signature); err != nil {
-			err = fmt.Errorf("it signs with another private half: %w", err)
-		}
-	}
 	if err != nil {
-		err = fmt.Errorf("the key does not sign: %w", err)
+		return fmt.Errorf("the key does not sign: %w", err)
 	}
-	return err
+	if err = k.public.Verify(k.header, probe, signature); err != nil {
+		return fmt.Errorf("the key does not sign: it signs with another private half: %w", err)
+	}
+	return nil
 }
 
 // sign returns the signature of a token, and takes as long as the backend does.
 func (k *key) sign(payload string) (string, error) {
+	defer func(begun time.Time) { k.took.Store(int64(time.Since(begun))) }(time.Now())
 	jws, err := cryptosigner.Opaque(k.signer).SignPayload([]byte(k.header+"."+payload), jose.SignatureAlgorithm(k.public.Algorithm))
 	return base64.RawURLEncoding.EncodeToString(jws), err
 }
@@ -189,20 +185,18 @@ func (k *key) Sign(ctx context.Context, _ signing.HeaderStyle, payload string) (
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
 	defer func() { k.doubted.CompareAndSwap(false, err != nil) }()
-	if err := k.pending.Acquire(ctx, 1); err != nil {
+	share := min(maxPending, 1+k.took.Load()*maxPending/int64(signTimeout)) // as many as a slow HSM signs in time, one after the other
+	if err := k.pending.Acquire(ctx, share); err != nil {
 		return "", "", err
 	}
-	answered := make(chan struct{})
-	var signed string
-	var failed error
+	answered, signed := make(chan error, 1), ""
 	go func() {
-		defer k.pending.Release(1)
-		signed, failed = k.sign(payload)
-		close(answered)
+		defer k.pending.Release(share)
+		answered <- k.within(probeTimeout, func() (err error) { signed, err = k.sign(payload); return err })
 	}()
 	select {
-	case <-answered:
-		return k.header, signed, failed
+	case err := <-answered:
+		return k.header, signed, err
 	case <-ctx.Done():
 		return "", "", ctx.Err()
 	}
@@ -219,12 +213,10 @@ func (refusal) Malformed() bool { return true }
 // sa-controller-manager, which alone may connect.
 func checkPayload(payload string) error {
 	data, err := base64.RawURLEncoding.DecodeString(payload)
-	if err != nil || base64.RawURLEncoding.EncodeToString(data) != payload { // it skips line breaks
-		return refusal("the payload is not a base64url segment")
-	}
 	var claims map[string]json.RawMessage
-	if err := json.Unmarshal(data, &claims); err != nil || claims == nil {
-		return refusal("the payload is not a JSON object")
+	if err != nil || base64.RawURLEncoding.EncodeToString(data) != payload || // it skips line breaks
+		json.Unmarshal(data, &claims) != nil || claims == nil {
+		return refusal("the payload is not the base64url segment of a JSON object")
 	}
 	return nil
 }

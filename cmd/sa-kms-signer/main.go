@@ -50,9 +50,8 @@ func main() {
 			keyProcess(cmd.Context(), args[0] == "check", args[1], args[2])
 		},
 	})
-	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(logging)
-	root.PersistentFlags().AddGoFlag(logging.Lookup(verbosity))
+	klog.InitFlags(nil)
+	root.PersistentFlags().AddGoFlag(flag.Lookup(verbosity))
 	if err := root.ExecuteContext(ctx); err != nil {
 		_, _ = fmt.Fprintf(os.Stderr, "Error: %v\n", err)
 		os.Exit(1)

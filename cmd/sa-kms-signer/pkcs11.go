@@ -71,9 +71,6 @@ func (h hsm) Sign(random io.Reader, digest []byte, opts crypto.SignerOpts) ([]by
 	if errors.Is(err, pkcs11.Error(pkcs11.CKR_KEY_FUNCTION_NOT_PERMITTED)) {
 		err = fmt.Errorf("%w: want a key with CKA_SIGN", err)
 	}
-	if err != nil {
-		err = lost{err}
-	}
 	return signature, err
 }
 
@@ -81,6 +78,13 @@ func (h hsm) Sign(random io.Reader, digest []byte, opts crypto.SignerOpts) ([]by
 var refusals = map[pkcs11.Error]string{
 	pkcs11.CKR_PIN_INCORRECT: "refuses the PIN", pkcs11.CKR_PIN_INVALID: "refuses the PIN", pkcs11.CKR_PIN_LEN_RANGE: "refuses the PIN",
 	pkcs11.CKR_PIN_LOCKED: "has locked the PIN",
+}
+
+// unanswered is what is remembered of a PIN while it is tried, by what was remembered before: a process may end before it
+// hears of a refusal, which counts at the token. So a PIN is tried once more after that.
+var unanswered = map[string]string{
+	"":                            "has not answered to the PIN",
+	"has not answered to the PIN": "has not answered twice, and may have refused the PIN",
 }
 
 // logIn opens a token with a PIN that it has not refused before. Of one that it has, a file in the directory refused has
@@ -101,26 +105,27 @@ func logIn(config *crypto11.Config, pinFile, refused string) (token *crypto11.Co
 		return nil, err
 	}
 	defer func() { _ = memory.Close() }()
-	err = syscall.Flock(int(memory.Fd()), syscall.LOCK_EX)
+	// A lock of this process alone, whatever its library has forked.
+	err = syscall.FcntlFlock(memory.Fd(), syscall.F_SETLKW, &syscall.Flock_t{Type: syscall.F_WRLCK})
 	content, readErr := io.ReadAll(memory)
 	if err := errors.Join(err, readErr); err != nil {
 		return nil, err
 	}
 	reason := string(bytes.TrimSpace(content))
-	if reason == "" {
-		if _, err = memory.WriteAt(bytes.Repeat([]byte(" "), 64), 0); err != nil {
+	if attempt := unanswered[reason]; attempt != "" {
+		if _, err = memory.WriteAt(fmt.Appendf(nil, "%-64s", attempt), 0); err != nil {
 			return nil, fmt.Errorf("no PIN is tried while that could not be remembered: %w", err)
 		}
 		token, err = crypto11.Configure(config)
 		code, _ := errors.AsType[pkcs11.Error](err)
 		if reason = refusals[code]; reason == "" {
-			_ = os.Remove(memory.Name())
+			_, _ = memory.Truncate(0), os.Remove(memory.Name()) // another process may have opened it
 			return token, err
 		}
-		_, err = memory.WriteAt([]byte(reason), 0)
+		_, err = memory.WriteAt(fmt.Appendf(nil, "%-64s", reason), 0)
 	}
-	return nil, errors.Join(fmt.Errorf("the token %s in %s: it is not tried again until the file has another one, "+
-		"which a security officer sets where it is locked", reason, pinFile), err)
+	return nil, errors.Join(fmt.Errorf("the token %s in %s: it is not tried again until the file has another one, which a security "+
+		"officer sets where it is locked, or, if it is right, until %s is emptied", reason, pinFile, refused), err)
 }
 
 // identify returns what the library says which token it is: a URI may name one in several ways.
@@ -141,7 +146,8 @@ func identify(config *crypto11.Config) (string, error) {
 	for _, slot := range slots {
 		if info, err := module.GetTokenInfo(slot); err == nil && // as crypto11 has it
 			(config.TokenLabel != "" && info.Label == config.TokenLabel || config.TokenSerial != "" && info.SerialNumber == config.TokenSerial) {
-			return strings.Join([]string{info.ManufacturerID, info.Model, info.SerialNumber, info.Label}, "\n"), nil
+			_, err = module.OpenSession(slot, pkcs11.CKF_SERIAL_SESSION) // one that does not answer to that has not heard of a PIN
+			return strings.Join([]string{info.ManufacturerID, info.Model, info.SerialNumber, info.Label}, "\n"), err
 		}
 	}
 	return "", errors.New("could not find PKCS#11 token: compare token or serial with pkcs11-tool --module LIBRARY --list-token-slots")

@@ -4,9 +4,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -46,7 +46,7 @@ type supervisor struct {
 
 	mu       sync.Mutex
 	follows  map[string]context.CancelFunc // by the name of the key
-	reasons  map[string]error              // why a key does not sign, by its name; why a file or a directory has no effect, by its own
+	reasons  map[string]error              // why a key does not sign, by its NAME; why its file has no effect, by NAME/; and others, by /...
 	followed sync.WaitGroup
 }
 
@@ -81,11 +81,10 @@ func pause(ctx context.Context) bool {
 func (s *supervisor) pass(ctx context.Context) {
 	files, err := os.ReadDir(s.keysDir)
 	if err != nil {
-		err = fmt.Errorf("--keys-dir: %w: the keys that are served stay", err)
-	}
-	if s.set(ctx, s.keysDir, err); err != nil {
+		s.set(ctx, "/", fmt.Errorf("--keys-dir: %w: the keys that are served stay", err))
 		return
 	}
+	s.set(ctx, "/", nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, stop := range s.follows {
@@ -110,13 +109,15 @@ func (s *supervisor) follow(ctx context.Context, name string) {
 	path, served, stop := filepath.Join(s.keysDir, name+".yaml"), []byte(nil), func() {}
 	for more := true; more; more = pause(ctx) {
 		file, err := readFile(path)
+		_, missing := os.Lstat(path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // pass finds out whether it was removed
+		case errors.Is(missing, fs.ErrNotExist): // pass finds out whether it was removed
 			continue
 		case err != nil:
 			err = fmt.Errorf("key %s: %w", name, err)
 		case served == nil || !bytes.Equal(served, file):
 			if served != nil {
+				err = opening(name) // until its process says that it signs
 				s.run(ctx, "check", name, file, func(reason error) { err = reason })
 			}
 			if err == nil && ctx.Err() == nil {
@@ -124,31 +125,33 @@ func (s *supervisor) follow(ctx context.Context, name string) {
 				served, stop = file, s.keep(ctx, name, file)
 			}
 		}
-		s.set(ctx, path, err)
+		s.set(ctx, name+"/", err)
 	}
 	stop()
-	s.set(ctx, path, nil)
+	s.set(ctx, name+"/", nil)
 	klog.FromContext(ctx).Info("Stopped serving a key", "key", name)
 	s.mu.Lock()
 	delete(s.follows, name)
 	s.mu.Unlock()
 }
 
+func opening(name string) error { return fmt.Errorf("key %s: %w", name, errOpening) }
+
 // keep has a process serve a key, and another one when it has ended, until stop is called, which returns once there is none.
 func (s *supervisor) keep(ctx context.Context, name string, file []byte) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	s.set(ctx, name, fmt.Errorf("key %s: %w", name, errOpening))
-	go func() {
-		defer close(ended)
+	var keeping sync.WaitGroup
+	s.set(ctx, name, opening(name))
+	keeping.Go(func() {
 		for more := true; more; more = pause(ctx) {
 			s.run(ctx, "serve", name, file, func(reason error) { s.set(ctx, name, reason) })
+			s.set(ctx, name, opening(name))              // unless it has said why it has ended
 			_ = os.Remove(socketFile(s.socketDir, name)) // of a process that was killed
 		}
-	}()
+	})
 	return func() {
 		cancel()
-		<-ended
+		keeping.Wait()
 		s.set(ctx, name, nil)
 	}
 }
@@ -167,18 +170,22 @@ func (s *supervisor) run(ctx context.Context, task, name string, file []byte, re
 		process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 		err = process.Start()
 		_ = theirs.Close()
-		var reason string
-		for decoder := json.NewDecoder(reports); decoder.Decode(&reason) == nil; {
-			var said error
-			if reason != "" {
-				said = errors.New(reason)
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			for lines := bufio.NewScanner(reports); lines.Scan(); {
+				var said error
+				if lines.Text() != "" {
+					said = errors.New(lines.Text())
+				}
+				reported(said)
 			}
-			reported(said)
-		}
-		_ = reports.Close()
+		})
 		if err == nil {
 			err = process.Wait()
 		}
+		_ = reports.SetReadDeadline(time.Now().Add(time.Second)) // a process that its library has started may have the other end
+		reading.Wait()
+		_ = reports.Close()
 	}
 	if err != nil && ctx.Err() == nil {
 		reported(fmt.Errorf("key %s: its process: %w", name, err))
@@ -190,34 +197,33 @@ func (s *supervisor) set(ctx context.Context, what string, reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note(ctx, what, reason)
-	s.note(ctx, notServed, s.say())
+	s.note(ctx, "/"+notServed, s.say())
 }
 
 // note logs a reason once. The caller holds mu.
 func (s *supervisor) note(ctx context.Context, what string, reason error) {
-	before := s.reasons[what]
-	if s.reasons[what] = reason; reason == nil {
+	if before, isOpening := s.reasons[what], errors.Is(reason, errOpening); reason == nil {
 		delete(s.reasons, what)
-	} else if (before == nil || before.Error() != reason.Error()) && !errors.Is(reason, errOpening) {
-		klog.FromContext(ctx).Error(reason, "Failed to serve a key, trying again; what was served of it before stays")
+	} else if before == nil || !isOpening && before.Error() != reason.Error() { // an opening that follows an error is the next attempt
+		if s.reasons[what] = reason; !isOpening {
+			klog.FromContext(ctx).Error(reason, "Failed to serve a key, trying again; a key that is served stays")
+		}
 	}
 }
 
 // say writes the file for the readiness probe if it is another one than that there is.
 func (s *supervisor) say() error {
 	path := filepath.Join(s.socketDir, notServed)
-	if len(s.reasons) == 0 {
-		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
 	var text strings.Builder
 	for _, what := range slices.Sorted(maps.Keys(s.reasons)) {
 		text.WriteString(s.reasons[what].Error() + "\n")
 	}
-	if before, _ := os.ReadFile(path); string(before) == text.String() {
+	before, err := os.ReadFile(path)
+	switch none := len(s.reasons) == 0; {
+	case none && errors.Is(err, fs.ErrNotExist), !none && string(before) == text.String():
 		return nil
+	case none:
+		return os.Remove(path)
 	}
 	// A full disk has room for an empty one.
 	return errors.Join(os.WriteFile(path+".new", []byte(text.String()), 0o600), os.Rename(path+".new", path))

@@ -7,6 +7,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -103,8 +105,8 @@ func (s *Source) Current() (*Bundle, error) {
 // Set replaces the bundle and then calls the Writers.
 func (s *Source) Set(bundle *Bundle) {
 	s.current.Store(bundle)
-	for _, writer := range s.writers {
-		writer.Changed()
+	for _, resource := range slices.Sorted(maps.Keys(s.writers)) { // new Pods need the ConfigMaps
+		s.writers[resource].Changed()
 	}
 }
 

@@ -4,12 +4,10 @@
 package tokencontroller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +17,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
@@ -213,64 +210,6 @@ func TestNoSignatureAfterARefusal(t *testing.T) {
 	if counted := w.Series(t, "sacm_legacy_tokens_issued_total"); len(counted) > 0 {
 		t.Errorf("issued: %v", counted)
 	}
-}
-
-// TestOrphanEvents: the watch has shown the deletion of the account. Its Secrets go with it; one that was restored later is news.
-func TestOrphanEvents(t *testing.T) {
-	t.Parallel()
-	recorded := []string{"Normal OrphanedTokenSecretDeleted"}
-	for deletedAt, want := range map[string][]string{"15": recorded, "25": nil, "": recorded} {
-		secret := tokenSecret("token", filled(t))
-		w := newWorld(t, secret)
-		w.Cache(t, secret)
-		if deletedAt != "" {
-			w.accountHandler().OnDelete(account(func(a *corev1.ServiceAccount) { a.ResourceVersion = deletedAt }))
-		}
-		w.syncsSecret(t, "token", "its account is gone", asksAccount, deletesIt)
-		testutil.Check(t, "Events of version 20, the account being deleted at "+deletedAt, want, w.Events())
-	}
-}
-
-// TestAConflictIsTriedAgain: a proxy may answer with one although nothing has changed, and no event follows.
-func TestAConflictIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		secret := tokenSecret("token")
-		w := worldAt(t, time.Time{}, account(), secret, tokenSecret("gone", filled(t)))
-		w.Auto = true
-		w.Cache(t, account(), secret)
-		w.FailNext("patch", "secrets", controllertest.Conflict("secrets"))
-		w.FailNext("patch", "serviceaccounts", controllertest.Conflict("serviceaccounts"))
-		for _, run := range []func(context.Context){w.secretLoop.Run, w.accountLoop.Run} {
-			testutil.Start(t, func(ctx context.Context) error { run(ctx); return nil })
-		}
-		w.accountLoop.Add(named("app"))
-		synctest.Wait()
-		fills := "patch secrets token [uid-token 20] for app/uid-app ca.crt namespace token"
-		has := func(when string, want ...string) {
-			t.Helper()
-			got := strings.Join(w.Actions(t), "\n")
-			for _, request := range want {
-				if !strings.Contains(got, request) {
-					t.Errorf("%s: no request %q in\n%s", when, request, got)
-				}
-			}
-		}
-		has("at once", fills, createsOwn, referencesOwn)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		has("after the conflicts", fills, referencesOwn)
-	})
-}
-
-// TestAnotherNamespacesAccount: accounts of one name in two namespaces have nothing to do with each other.
-func TestAnotherNamespacesAccount(t *testing.T) {
-	t.Parallel()
-	elsewhere := func(a *corev1.ServiceAccount) { a.Namespace = "elsewhere" }
-	secret := tokenSecret("token", boundTo(testUID))
-	w := newWorld(t, account(elsewhere), secret)
-	w.Cache(t, account(elsewhere), secret)
-	w.syncsSecret(t, "token", "its own namespace has no such account", asksAccount, deletesIt)
 }
 
 // TestARefusedFill: the users of a Secret read in an Event who refuses the write. The author of a policy may quote what the Secret holds

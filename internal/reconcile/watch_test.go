@@ -123,29 +123,6 @@ func TestHandlers(t *testing.T) {
 	testutil.Check(t, "changes", []string{"ns/due", "ns/due", "ns/new", "ns/newer", "ns/gone"}, objects)
 }
 
-// TestHandlersOfAnOldTermAreRemoved: a process that leads for the tenth time has one handler for each informer.
-func TestHandlersOfAnOldTermAreRemoved(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		informer := corev1informers.NewConfigMapInformer(client, "ns", 0, cache.Indexers{})
-		testutil.Start(t, func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
-		synctest.Wait()
-		d := testutil.NewDiary()
-		for _, name := range []string{"first", "second"} {
-			handled := Handled{name, informer, OnEveryName(func(object cache.ObjectName) { d.Write(name + " gets " + object.Name) })}
-			testutil.Must(t, WithHandlers(t.Context(), func() {
-				_, err := client.CoreV1().ConfigMaps("ns").Create(t.Context(), configMap("of the "+name), metav1.CreateOptions{})
-				testutil.Must(t, err)
-				synctest.Wait()
-			}, handled))
-		}
-		testutil.Check(t, "events", []string{
-			"0s first gets of the first", "0s second gets of the first", "0s second gets of the second",
-		}, d.Lines())
-	})
-}
-
 // slowInformer takes a second to register a handler, as in a large cluster.
 type slowInformer struct{ cache.SharedIndexInformer }
 

@@ -27,7 +27,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
@@ -83,9 +82,6 @@ type signer struct {
 	errors atomic.Int32
 	// lied is that an answer since the last probe did not verify.
 	lied atomic.Bool
-	// fails and signs bound the lines in the log, of which callers decide how many changes there are.
-	fails, signs rate.Sometimes
-	changes      atomic.Int64
 }
 
 type outage struct {
@@ -113,7 +109,6 @@ func (c *Client) signer(name string) (*signer, error) {
 		return nil, fmt.Errorf("--%s has no socket for this key", SocketsFlag)
 	}
 	s := &signer{path: path, pending: make(chan struct{}, maxPending)}
-	s.fails.Interval, s.signs.Interval = time.Second, time.Second
 	conn, err := grpc.NewClient("passthrough:///"+name,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // nothing leaves the host
 		grpc.WithAuthority("localhost"),

@@ -180,13 +180,17 @@ func TestProbeIsRefused(t *testing.T) {
 					if got, _ := s.client.Away(key); got != reason || !strings.Contains(reason, code.String()) {
 						t.Errorf("away because %q, reported %q", got, reason)
 					}
-					s.Set(func(b *signertest.Behaviour) { b.Fails = codes.OK })
 					refused := code != codes.ResourceExhausted && code != codes.Internal
-					if _, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(2)); err != nil && refused {
-						t.Errorf("a caller that it serves: %v", err)
-					}
-					if got, _ := s.client.Away(key); refused && got != reason {
-						t.Errorf("a caller's token has ended the outage of a refused probe: %q", got)
+					for _, before := range []codes.Code{codes.OK, codes.Unavailable} {
+						s.Set(func(b *signertest.Behaviour) { b.Fails = before })
+						_, _, _ = key.Sign(ctx, signing.JWTHeader, signertest.Payload(1))
+						s.Set(func(b *signertest.Behaviour) { b.Fails = codes.OK })
+						if _, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(2)); err != nil && refused {
+							t.Errorf("a caller that it serves: %v", err)
+						}
+						if got, _ := s.client.Away(key); refused && got == "" {
+							t.Errorf("a caller's token has ended the outage of a refused probe, after %s for another", before)
+						}
 					}
 				},
 				Back: func(*signing.PrivateKey) { stop() },
@@ -213,8 +217,13 @@ func TestLies(t *testing.T) {
 			}
 		}
 		s.Set(func(b *signertest.Behaviour) { b.Header = `{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT"}` })
-		if _, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(0)); err != nil {
-			t.Errorf("a caller that it serves: %v", err)
+		for _, before := range []codes.Code{codes.OK, codes.Unavailable} {
+			s.Set(func(b *signertest.Behaviour) { b.Fails = before })
+			_, _, _ = key.Sign(ctx, signing.JWTHeader, signertest.Payload(0))
+			s.Set(func(b *signertest.Behaviour) { b.Fails = codes.OK })
+			if _, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(0)); err != nil {
+				t.Errorf("a caller that it serves: %v", err)
+			}
 		}
 	}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
@@ -246,6 +255,31 @@ func TestLies(t *testing.T) {
 	lines := strings.Count(logger.GetSink().(ktesting.Underlier).GetBuffer().String(), "\n")
 	if most := 2 + int(time.Since(began)/time.Second); lines > most {
 		t.Errorf("%d lines, want %d at most", lines, most)
+	}
+}
+
+// TestLastLine: however often a signer comes and goes, the last line of the log is about how it is.
+func TestLastLine(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	key := s.pinned(t)
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, stop := context.WithTimeout(klog.NewContext(t.Context(), logger), time.Minute)
+	defer stop()
+	s.client.Watch(ctx, remote.Watch{
+		Ring: func() *signing.Ring { return signing.NewRing(key.As(signing.Active)) },
+		Probe: func(ctx context.Context, key *signing.PrivateKey) (err error) {
+			for _, code := range []codes.Code{codes.Unavailable, codes.OK, codes.Unavailable} {
+				s.Set(func(b *signertest.Behaviour) { b.Fails = code })
+				_, _, err = key.Sign(ctx, signing.JWTHeader, signertest.Payload(0))
+			}
+			return err
+		},
+		Away: func(*signing.PrivateKey, string) { stop() },
+	})
+	lines := strings.Split(strings.TrimSpace(logger.GetSink().(ktesting.Underlier).GetBuffer().String()), "\n")
+	if last := lines[len(lines)-1]; !strings.Contains(last, "does not sign") {
+		t.Errorf("the last line is %q", last)
 	}
 }
 
@@ -322,26 +356,29 @@ func TestGoneAndBack(t *testing.T) {
 	}
 }
 
-// TestUnpinnedKey tells of a key that a signer lists and the ring does not have.
+// TestUnpinnedKey reports a key that a signer lists and the ring does not have, and not each one that it lists next.
 func TestUnpinnedKey(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	key := s.pinned(t)
-	s.Set(func(b *signertest.Behaviour) {
-		b.Listed = append(b.Listed, signertest.ListedKey(t, "next", testkeys.P256Other()))
-	})
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
-	told := ""
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	reported, probes := "", 0
 	s.client.Watch(ctx, remote.Watch{
-		Ring:  func() *signing.Ring { return signing.NewRing(key.As(signing.Active)) },
-		Probe: func(context.Context, *signing.PrivateKey) error { return nil },
-		Unpinned: func(_ *signing.PrivateKey, ids []string) {
-			told += strings.Join(ids, " ")
-			stop()
+		Ring: func() *signing.Ring { return signing.NewRing(key.As(signing.Active)) },
+		Probe: func(context.Context, *signing.PrivateKey) error {
+			if probes++; probes == 3 {
+				stop()
+			}
+			s.Set(func(b *signertest.Behaviour) {
+				b.Listed = append(b.Listed[:1:1], signertest.ListedKey(t, fmt.Sprint("next-", probes), testkeys.P256Other()))
+			})
+			return nil
 		},
+		Unpinned: func(_ *signing.PrivateKey, ids []string) { reported += strings.Join(ids, " ") },
 	})
-	if told != `"next"` {
-		t.Errorf("told of the keys %s, want next", told)
+	if probes != 3 || reported != `"next-1"` {
+		t.Errorf("after %d probes it has reported the keys %s, want next-1", probes, reported)
 	}
 }
 

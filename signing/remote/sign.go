@@ -13,11 +13,9 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
-	"k8s.io/klog/v2"
 	kjson "sigs.k8s.io/json"
 
 	"sa-controller-manager/signing"
@@ -65,13 +63,17 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 		err = check(key, response.GetHeader(), payload, response.GetSignature())
 		lied = err != nil
 	}
+	known := s.outage.Load()
+	partial := known != nil && known.partial // only Watch ends it, and what another caller gets says less
 	if err != nil {
 		s.lied.CompareAndSwap(false, lied)
-		s.began(ctx, name, key, err.Error(), lied)
+		if !partial || lied {
+			s.began(err.Error(), lied)
+		}
 		return "", "", unavailable(name, key, err.Error())
 	}
-	if away := s.outage.Load(); away == nil || !away.partial {
-		s.ended(ctx, name, key)
+	if !partial {
+		s.ended()
 	}
 	return response.GetHeader(), response.GetSignature(), nil
 }
@@ -146,29 +148,16 @@ func isDER(signature string) bool {
 	return err == nil && len(rest) == 0
 }
 
-// began logs an outage once for each reason.
-func (s *signer) began(ctx context.Context, name string, key signing.PublicKey, reason string, partial bool) {
+// began begins an outage, or changes its reason. A partial one stays that until Watch has found that the signer signs.
+func (s *signer) began(reason string, partial bool) {
 	now := &outage{since: time.Now(), reason: reason, partial: partial}
 	if known := s.outage.Load(); known != nil {
-		if known.reason == reason {
-			return
-		}
-		now.since = known.since
+		now.since, now.partial = known.since, known.partial || partial
 	}
 	s.outage.Store(now)
-	s.log(ctx, &s.fails, "The process that has a signing key does not sign", "signer", name, "keyID", key.ID, "reason", reason)
 }
 
-func (s *signer) ended(ctx context.Context, name string, key signing.PublicKey) {
+func (s *signer) ended() {
 	s.errors.Store(0)
-	if known := s.outage.Swap(nil); known != nil {
-		s.log(ctx, &s.signs, "The process that has a signing key signs again",
-			"signer", name, "keyID", key.ID, "after", time.Since(known.since).Round(time.Second))
-	}
-}
-
-// log writes a line a second at most, with the number of changes since the last one.
-func (s *signer) log(ctx context.Context, lines *rate.Sometimes, message string, values ...any) {
-	s.changes.Add(1)
-	lines.Do(func() { klog.FromContext(ctx).Info(message, append(values, "changes", s.changes.Swap(0))...) })
+	s.outage.Store(nil)
 }

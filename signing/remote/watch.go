@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"sa-controller-manager/signing"
 )
 
@@ -20,6 +22,8 @@ const (
 	watchPeriod  = 5 * time.Second
 	activePeriod = 2*watchPeriod - time.Second // each other time
 	otherPeriod  = time.Minute
+	// unpinnedPeriod is how often what a signer lists is reported.
+	unpinnedPeriod = 10 * time.Minute
 )
 
 // Watch follows the signers of the active and the next key, and of one to go back to.
@@ -43,6 +47,7 @@ type watched struct {
 	next     time.Time
 	away     string // the reason
 	unpinned string
+	reported time.Time // when unpinned was
 }
 
 // Watch returns when ctx ends.
@@ -106,7 +111,7 @@ func (c *Client) poll(ctx context.Context, w *Watch, key *signing.PrivateKey, r 
 		if ctx.Err() != nil {
 			return
 		}
-		c.probed(ctx, key, err)
+		c.probed(key, err)
 		if reason = c.away(key).reason; reason == "" {
 			c.pollKeys(ctx, w, key, r)
 		}
@@ -120,28 +125,34 @@ func (c *Client) poll(ctx context.Context, w *Watch, key *signing.PrivateKey, r 
 	if changed := !tried || reason != r.away; changed && w.Changed != nil {
 		w.Changed()
 	}
+	logger := klog.FromContext(ctx).WithValues("signer", key.Signer(), "keyID", key.ID())
 	switch {
-	case reason != "" && r.away == "":
-		w.Away(key, reason)
-	case reason == "" && r.away != "":
+	case reason == r.away:
+	case reason == "":
+		logger.Info("The process that has a signing key signs again")
 		w.Back(key)
+	default:
+		logger.Info("The process that has a signing key does not sign", "reason", reason)
+		if r.away == "" {
+			w.Away(key, reason)
+		}
 	}
 	r.away = reason
 }
 
 // probed begins or ends an outage with what Probe returned.
-func (c *Client) probed(ctx context.Context, key *signing.PrivateKey, err error) {
+func (c *Client) probed(key *signing.PrivateKey, err error) {
 	name, _ := signing.ParseSigner(key.Signer())
 	s, unknown := c.signer(name)
 	switch away, ok := errors.AsType[*signing.UnavailableError](err); {
 	case unknown != nil:
 	case s.lied.Swap(false) && err == nil: // to a caller
 	case ok:
-		s.began(ctx, name, key.Public(), away.Reason, away.Refused)
+		s.began(away.Reason, away.Refused)
 	case err != nil:
-		s.began(ctx, name, key.Public(), err.Error(), false)
+		s.began(err.Error(), false)
 	default:
-		s.ended(ctx, name, key.Public())
+		s.ended()
 	}
 }
 
@@ -180,8 +191,8 @@ func (c *Client) pollKeys(ctx context.Context, w *Watch, key *signing.PrivateKey
 		}
 	}
 	c.metrics.unpinned.WithLabelValues(key.ID()).Set(float64(len(ids)))
-	if now := strings.Join(ids, ", "); now != r.unpinned {
-		if r.unpinned = now; now != "" {
+	if now := strings.Join(ids, ", "); now != r.unpinned && time.Since(r.reported) > unpinnedPeriod {
+		if r.unpinned, r.reported = now, time.Now(); now != "" {
 			w.Unpinned(key, ids)
 		}
 	}

@@ -11,7 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,6 +63,30 @@ func (s *signer) gone(t *testing.T, name string) {
 	eventually(t, "the end of the socket of "+name, func() error {
 		if _, err := os.Lstat(filepath.Join(s.sockets, name+".sock")); !os.IsNotExist(err) {
 			return fmt.Errorf("the socket is there: %w", err)
+		}
+		return nil
+	})
+}
+
+// end sends a signal to the process of a key.
+func (s *signer) end(t *testing.T, signal syscall.Signal, task, name string) {
+	t.Helper()
+	eventually(t, "the process of "+name, func() error {
+		out, err := exec.CommandContext(t.Context(), "pgrep", "-P", strconv.Itoa(s.PID()), "-f", " -- "+task+" "+name).Output()
+		if err != nil {
+			return err
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
+		return errors.Join(err, syscall.Kill(pid, signal))
+	})
+}
+
+// has awaits the size of a file.
+func has(t *testing.T, file string, bytes int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d bytes in %s", bytes, file), func() error {
+		if got, err := os.ReadFile(file); err != nil || len(got) != bytes {
+			return fmt.Errorf("%d bytes, %w", len(got), err)
 		}
 		return nil
 	})
@@ -122,7 +148,7 @@ func TestModuleWaits(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			hsm, bao, keys := newToken(t), newVault(t), t.TempDir()
-			library, wait := waiting(t, tc.function)
+			library, wait := waiting(t, tc.function, false)
 			nameKey(t, keys, "good", makeTransit(t, bao, "good", "P-256"), "P-256")
 			nameKey(t, keys, "stuck", strings.Replace(hsm.make(t, "stuck", "P-256"), module, library, 1), "P-256")
 			if tc.opened {
@@ -160,11 +186,106 @@ func TestModuleWaits(t *testing.T) {
 	}
 }
 
+// TestSignatureIsLost: a call that never returns ends the process, also when later ones are answered.
+func TestSignatureIsLost(t *testing.T) {
+	t.Parallel()
+	hsm, keys := newToken(t), t.TempDir()
+	library, wait := waiting(t, fnSign, true)
+	nameKey(t, keys, "lossy", strings.Replace(hsm.make(t, "lossy", "P-256"), module, library, 1), "P-256")
+	testutil.Must(t, os.Remove(wait))
+	s := serve(t, keys, pin)
+	s.pin(t, "lossy")
+	write(t, wait, "")
+	go func() { _ = s.signs(t, "lossy") }()
+	has(t, wait, 1)
+	testutil.Must(t, os.Remove(wait))
+	s.reports(t, "key lossy ", "the backend has not answered for 5s")
+	eventually(t, "a signature", func() error { return s.signs(t, "lossy") })
+	s.reports(t)
+}
+
+// TestLibraryForks: a process that a library has started, and which keeps the files of the one that has died, keeps neither
+// the key from being served again nor sa-kms-signer from ending.
+func TestLibraryForks(t *testing.T) {
+	t.Parallel()
+	hsm, keys := newToken(t), t.TempDir()
+	nameKey(t, keys, "forks", strings.Replace(hsm.make(t, "forks", "P-256"), module, forking(t), 1), "P-256")
+	s := serve(t, keys, pin)
+	s.pin(t, "forks")
+	s.end(t, syscall.SIGKILL, "serve", "forks")
+	s.reports(t, "key forks: its process: signal: killed")
+	eventually(t, "a signature", func() error { return s.signs(t, "forks") })
+	s.reports(t)
+	s.ends(t)
+}
+
+// TestProcessIsEnded: a process that another one ends has proved nothing, and its key is reported.
+func TestProcessIsEnded(t *testing.T) {
+	t.Parallel()
+	hsm, keys := newToken(t), t.TempDir()
+	library, wait := waiting(t, fnLogin, false)
+	uri := hsm.make(t, "here", "P-256")
+	nameKey(t, keys, "here", uri, "P-256")
+	s := serve(t, keys, pin)
+	s.pin(t, "here")
+	s.end(t, syscall.SIGTERM, "serve", "here")
+	s.reports(t, "key here: the key is being opened")
+	s.reports(t)
+	nameKey(t, keys, "here", strings.Replace(uri, module, library, 1), "P-384")
+	has(t, wait, 1)
+	s.end(t, syscall.SIGTERM, "check", "here")
+	testutil.Must(t, os.Remove(wait))
+	s.reports(t, "key here ", "the key is P-256, and P-384 is asked for")
+	if err := s.signs(t, "here"); err != nil {
+		t.Errorf("the key of the previous file: %v", err)
+	}
+}
+
+// TestLinkToNothing reports the file of a key that is listed and cannot be read.
+func TestLinkToNothing(t *testing.T) {
+	t.Parallel()
+	keys := t.TempDir()
+	link := filepath.Join(keys, "linked.yaml")
+	testutil.Must(t, os.Symlink("/none", link))
+	s := serve(t, keys)
+	s.reports(t, "key linked: open "+link+": no such file")
+	testutil.Must(t, os.Remove(link))
+	s.reports(t)
+}
+
+// TestRefusalIsNotHeard: a PIN that a token may have refused is tried once more, and not each time that a process ends.
+func TestRefusalIsNotHeard(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, after, first string }{
+		{"LibraryDies", "abort()", "its process: "},
+		{"AnswerIsLate", "pause()", "the backend has not answered for 20s"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			hsm, keys, sockets := newToken(t), t.TempDir(), t.TempDir()
+			library, attempts := counting(t, tc.after)
+			wrong := write(t, filepath.Join(t.TempDir(), "pin"), "wrong")
+			nameKey(t, keys, "one", strings.NewReplacer(module, library, hsm.pinFile, wrong).Replace(hsm.make(t, "one", "P-256")), "P-256")
+			s := serveOn(t, keys, sockets, pin)
+			s.reports(t, "key one", tc.first)
+			refused := filepath.Join(sockets, "refused-pins")
+			for range 2 {
+				s.reports(t, "key one ", "and may have refused the PIN in "+wrong, refused+" is emptied")
+				has(t, attempts, 2)
+				s.ends(t)
+				s = serveOn(t, keys, sockets, pin) // which remembers
+			}
+			testutil.Must(t, os.RemoveAll(refused))
+			has(t, attempts, 3)
+		})
+	}
+}
+
 // TestOneTokenHasTwoNames wants one attempt for a wrong PIN, however URIs name the token and the module.
 func TestOneTokenHasTwoNames(t *testing.T) {
 	t.Parallel()
 	hsm, keys := newToken(t), t.TempDir()
-	library, attempts := counting(t)
+	library, attempts := counting(t, "")
 	link := filepath.Join(t.TempDir(), "link.so")
 	testutil.Must(t, os.Symlink(library, link))
 	list, err := exec.CommandContext(t.Context(), "pkcs11-tool", "--module", module, "--list-token-slots").Output()
@@ -198,7 +319,7 @@ func TestOneTokenHasTwoNames(t *testing.T) {
 func TestFilesCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	hsm, keys, sockets := newToken(t), t.TempDir(), t.TempDir()
-	library, attempts := counting(t)
+	library, attempts := counting(t, "")
 	wrong := write(t, filepath.Join(t.TempDir(), "pin"), "wrong")
 	nameKey(t, keys, "one", strings.NewReplacer(module, library, hsm.pinFile, wrong).Replace(hsm.make(t, "one", "P-256")), "P-256")
 	probe, refused := filepath.Join(sockets, "not-served"), write(t, filepath.Join(sockets, "refused-pins"), "no directory")

@@ -110,7 +110,7 @@ func TestOneIsAwayAtStart(t *testing.T) {
 func TestRefusedPIN(t *testing.T) {
 	t.Parallel()
 	hsm, other, keys, sockets := newToken(t), newToken(t), t.TempDir(), t.TempDir()
-	library, attempts := counting(t)
+	library, attempts := counting(t, "")
 	wrong := map[string]string{} // by key
 	for _, key := range []string{"one", "two"} {
 		wrong[key] = write(t, filepath.Join(t.TempDir(), "pin"), "wrong-"+key)

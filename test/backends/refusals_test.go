@@ -37,6 +37,8 @@ func TestRefusals(t *testing.T) {
 	denied.refusal = kmsError{
 		"AccessDeniedException", "User: arn:aws:iam::111122223333:user/sa is not authorized to perform: kms:GetPublicKey",
 	}
+	wordy := newKMS(t)
+	wordy.refusal = kmsError{"AccessDeniedException", "begins " + strings.Repeat("and goes on ", 1<<16)}
 	decrypts, err := rsa.GenerateKey(rand.Reader, 2048)
 	testutil.Must(t, err)
 	cloud.keys["decrypts"], cloud.usages["decrypts"] = decrypts, "ENCRYPT_DECRYPT"
@@ -129,6 +131,7 @@ func TestRefusals(t *testing.T) {
 			"the policy of the key", denied.uri("cloud"), "P-256",
 			[]string{"AccessDeniedException", "is not authorized to perform: kms:GetPublicKey"},
 		},
+		"Wordy": {"a proxy answers with a page", wordy.uri("cloud"), "P-256", []string{"AccessDeniedException: begins and goes on"}},
 		"Decrypts": {
 			"a cloud holds keys for other uses", strings.Replace(inCloud, "alias/cloud", "decrypts", 1), "RSA-2048",
 			[]string{"the key does not sign: InvalidKeyUsageException", "usage is ENCRYPT_DECRYPT"},
@@ -161,6 +164,9 @@ func TestRefusals(t *testing.T) {
 				if !strings.Contains(out, want) {
 					t.Errorf("%s: %s\nwant an error with %q", tc.reason, out, want)
 				}
+			}
+			if len(out) > 2<<10 {
+				t.Errorf("the file for the probe has %d bytes", len(out))
 			}
 			for _, secret := range []string{pin, vault.Token, awsSecret, "hidden"} {
 				if strings.Contains(out, secret) {

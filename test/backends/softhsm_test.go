@@ -130,18 +130,25 @@ func refusing(t *testing.T, function, code int) string {
 	return compile(t, "refuses.c", fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DCODE=%d", code))
 }
 
-// counting is SoftHSM, and a file that has a byte for each PIN that it has refused.
-func counting(t *testing.T) (library, attempts string) {
+// counting is SoftHSM, and a file that has a byte for each PIN that it has refused. Then it does what is to be done after it.
+func counting(t *testing.T, after string) (library, attempts string) {
 	t.Helper()
 	attempts = write(t, filepath.Join(t.TempDir(), "attempts"), "")
-	return compile(t, "counts.c", fmt.Sprintf("-DATTEMPTS=%q", attempts)), attempts
+	return compile(t, "counts.c", fmt.Sprintf("-DATTEMPTS=%q", attempts), "-DAFTER="+after), attempts
 }
 
-// waiting is SoftHSM with one function that does not return while a file is there, as it is first.
-func waiting(t *testing.T, function int) (library, file string) {
+// waiting is SoftHSM with one function that does not return while a file is there, as it is first. Each call that waits
+// adds a byte to it, and never returns if it is to be lost.
+func waiting(t *testing.T, function int, lost bool) (library, file string) {
 	t.Helper()
 	file = write(t, filepath.Join(t.TempDir(), "wait"), "")
-	return compile(t, "waits.c", fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DWAIT=%q", file)), file
+	return compile(t, "waits.c", fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DWAIT=%q", file), fmt.Sprintf("-DLOST=%t", lost)), file
+}
+
+// forking is SoftHSM with a process of its own, as a client of an HSM has, which ends after the test.
+func forking(t *testing.T) string {
+	t.Helper()
+	return compile(t, "forks.c", fmt.Sprintf("-DTEST=%q", write(t, filepath.Join(t.TempDir(), "test"), "")))
 }
 
 func compile(t *testing.T, source string, defines ...string) string {

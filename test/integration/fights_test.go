@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,33 +56,4 @@ func TestRewrittenRootCA(t *testing.T) {
 		return nil
 	})
 	awaitWarning(t, c, namespace, "ConfigMap", rootCAName, "again and again")
-}
-
-// TestTokenSecretDeletedAgainAndAgain: another client deletes the token Secret of an account whenever there is one. A new one comes
-// ten seconds after the last one, and not before: one takes a signature and four requests.
-func TestTokenSecretDeletedAgainAndAgain(t *testing.T) {
-	const least = 9 * time.Second // of times in whole seconds
-	c := testcluster.Shared(t)
-	c.Manage(t, "--token-secrets=auto", "-v=2")
-	namespace := c.Namespace(t)
-	var last *corev1.Secret
-	for range 2 {
-		var next *corev1.Secret
-		c.AwaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
-			for _, secret := range secrets {
-				if last == nil || secret.UID != last.UID {
-					next = secret
-					return nil
-				}
-			}
-			return errors.New("there is no new one")
-		})
-		if last != nil {
-			if gap := next.CreationTimestamp.Sub(last.CreationTimestamp.Time); gap < least {
-				t.Fatalf("the next Secret was created %v after the one before, want %v at least", gap, least)
-			}
-		}
-		last = next
-		testutil.Must(t, c.API.CoreV1().Secrets(namespace).Delete(t.Context(), last.Name, metav1.DeleteOptions{}))
-	}
 }

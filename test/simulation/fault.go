@@ -20,8 +20,11 @@ type fault struct {
 	// client is the beginning of a client's name, resource what is asked about; "" is any.
 	client, resource string
 	until            time.Time
-	// fate is that of each request; served if only watches are silent.
+	// fate is that of each request; served if only watches are silent, or late.
 	fate fate
+	lag  time.Duration // of the watch cache
+	// only are the verbs that it hits, those of writes if there are none.
+	only []string
 }
 
 func (f *fault) meets(c *client, resource string) bool {
@@ -29,15 +32,51 @@ func (f *fault) meets(c *client, resource string) bool {
 }
 
 func (f *fault) hits(c *call) bool {
-	return f.fate != served && f.meets(c.client, c.request.Resource) && (f.fate != forbidden || c.writes())
+	if f.fate == served || !f.meets(c.client, c.request.Resource) {
+		return false
+	}
+	return f.fate != forbidden || len(f.only) == 0 && c.writes() || slices.Contains(f.only, c.request.Verb)
 }
 
 // stalls returns until when a watch is silent.
 func (f *fault) stalls(s *stream) time.Time {
-	if f.fate != forbidden && f.meets(s.client, s.watch.Resource()) {
+	if f.fate != forbidden && f.lag == 0 && f.meets(s.client, s.watch.Resource()) {
 		return f.until
 	}
 	return time.Time{}
+}
+
+// behind returns how late the watch cache is that a client reads.
+func (n *network) behind(client string) (lag time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, f := range n.faults {
+		if strings.HasPrefix(client, f.client) && isReplica(client) && time.Now().Before(f.until) {
+			lag = max(lag, f.lag)
+		}
+	}
+	return lag
+}
+
+// cached is the revision that this cache has.
+func (n *network) cached(client string) int64 {
+	then, newest := time.Now().Add(-n.behind(client)), n.server.Revision()
+	for len(n.revisions) > 0 && n.revisions[0].at.Before(time.Now().Add(-time.Minute)) {
+		n.revisions = n.revisions[1:]
+	}
+	for _, r := range slices.Backward(n.revisions) {
+		if !r.at.After(then) {
+			return newest
+		}
+		newest = r.before
+	}
+	return newest
+}
+
+// revised is when a revision came, and the one before it.
+type revised struct {
+	at     time.Time
+	before int64
 }
 
 // review has each TokenReview take longer.
@@ -57,7 +96,8 @@ func (n *network) strike(f *fault) {
 type strike func(w *world, random *rand.Rand, lasts time.Duration)
 
 func strikeOf(name string) strike {
-	return faults[slices.IndexFunc(faults, func(f namedFault) bool { return f.name == name })].strike
+	all := slices.Concat(faults, others)
+	return all[slices.IndexFunc(all, func(f namedFault) bool { return f.name == name })].strike
 }
 
 type namedFault struct {
@@ -69,7 +109,7 @@ var watchedResources = []string{"secrets", "serviceaccounts", "namespaces", "con
 
 var faults = []namedFault{
 	{"crash", func(w *world, random *rand.Rand, lasts time.Duration) {
-		i := random.IntN(replicas)
+		i := random.IntN(w.plan.replicas)
 		w.crash(i)
 		w.network.later(time.Since(w.network.began)+lasts, "restart", func() { w.start(i) })
 	}},
@@ -87,9 +127,13 @@ var faults = []namedFault{
 		w.halt(i)
 		w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
 	}},
-	{"stop of the leader", func(w *world, _ *rand.Rand, lasts time.Duration) {
+	{"stop of the leader", func(w *world, random *rand.Rand, lasts time.Duration) {
 		i := w.leader()
-		w.halt(i)
+		for range 3 { // so that it has something to do
+			w.deleteBase(random)
+		}
+		after := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
+		w.network.later(time.Since(w.network.began)+after, "stop", func() { w.halt(i) })
 		w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
 	}},
 	{"partition", func(w *world, random *rand.Rand, lasts time.Duration) {
@@ -110,10 +154,32 @@ var faults = []namedFault{
 		if f.resource == "" || f.resource == "secrets" {
 			w.network.later(time.Since(w.network.began)+lasts/2, "somebody deletes a Secret", func() { w.deleteBase(random) })
 		}
+		if f.resource == "" || f.resource == "serviceaccounts" {
+			w.network.later(time.Since(w.network.began)+lasts/2, "another account of a name comes", func() { w.replaceBase(random) })
+		}
 		w.network.later(time.Since(w.network.began)+lasts-time.Millisecond, "compaction", func() {
 			w.server.Compact()
 			w.network.cutAll(f.client, f.resource)
 		})
+	}},
+	{"late watch cache", func(w *world, random *rand.Rand, lasts time.Duration) {
+		lag := time.Second + time.Duration(random.Int64N(int64(30*time.Second)))
+		w.network.strike(&fault{client: w.network.replica(random), until: time.Now().Add(lasts), lag: lag})
+	}},
+	{"refused lists and watches", func(w *world, random *rand.Rand, lasts time.Duration) {
+		f := &fault{client: w.network.replica(random), resource: watchedResources[random.IntN(4)], until: time.Now().Add(lasts), fate: forbidden,
+			only: []string{"list", "watch"}}
+		w.network.strike(f)
+		w.network.cutAll(f.client, f.resource)
+	}},
+	{"refused reads", func(w *world, random *rand.Rand, lasts time.Duration) {
+		w.network.strike(&fault{resource: watchedResources[random.IntN(2)], until: time.Now().Add(lasts), fate: forbidden, only: []string{"get"}})
+	}},
+	{"expired credentials", func(w *world, random *rand.Rand, lasts time.Duration) {
+		w.network.strike(&fault{client: w.network.replica(random), until: time.Now().Add(lasts), fate: unknown})
+	}},
+	{"pause", func(w *world, random *rand.Rand, lasts time.Duration) {
+		w.network.strike(&fault{client: w.network.replica(random), until: time.Now().Add(lasts), fate: held})
 	}},
 	{"restart of the API server", func(w *world, _ *rand.Rand, lasts time.Duration) {
 		w.network.strike(&fault{until: time.Now().Add(lasts / 3), fate: refused})
@@ -139,10 +205,10 @@ func (w *world) useOwnKeys() {
 }
 
 var strangeKeys = func() *checker.KeyRing {
-	other := testkeys.Parse(testkeys.P256Other())
+	other := testkeys.Parse(testkeys.P384())
 	return &checker.KeyRing{Keys: map[string]crypto.PublicKey{other.ID(): other.Public().Key}, Active: other.ID()}
 }()
 
 func (n *network) replica(random *rand.Rand) string {
-	return fmt.Sprintf("replica-%d", random.IntN(replicas))
+	return fmt.Sprintf("replica-%d", random.IntN(2))
 }

@@ -44,11 +44,17 @@ type network struct {
 	faults  []*fault
 
 	// The goroutine of run alone uses what follows.
-	agenda  agenda
-	holder  int      // the replica that has written the Lease last
-	terms   []func() // what happens when the next one does
-	history []step
-	streams map[*model.Watch]*stream
+	agenda agenda
+	holder int // the replica that has written the Lease last
+	// answered sees each request and its answer, told each event that comes to a watch.
+	answered func(c *call, made model.Answer)
+	told     func(client, resource string, event model.Event)
+	terms    []func() // what happens when the next one does
+
+	revisions []revised
+	restarted time.Time // when kube-apiserver was
+	history   []step
+	streams   map[*model.Watch]*stream
 }
 
 // thing is what happens next. The name is the same in each run of a seed, and "" if it is not worth a line.
@@ -92,8 +98,11 @@ const (
 	refused   fate = "the connection is refused"
 	failed    fate = "the API server fails"
 	throttle  fate = "the API server is busy"
+	shed      fate = "the API server has too many requests"
 	clashed   fate = "a conflict is made up"
 	forbidden fate = "a policy refuses it"
+	unknown   fate = "the credentials are refused"
+	held      fate = "the process is paused" // between its decision and the request
 )
 
 func newNetwork(server *model.Server, seed uint64) *network {
@@ -231,9 +240,11 @@ func (c *call) doom(dice int) fate {
 		return failed
 	case dice < 25:
 		return throttle
-	case dice < 45 && c.writes():
+	case dice < 30 && c.request.Resource != "leases":
+		return shed
+	case dice < 50 && c.writes():
 		return lost
-	case dice < 55 && c.writes() && c.request.Verb != "create" && c.request.Resource != "leases":
+	case dice < 60 && c.writes() && c.request.Verb != "create" && c.request.Resource != "leases":
 		return clashed
 	}
 	return served
@@ -246,6 +257,14 @@ func (n *network) answer(c *call, doom fate) string {
 		if f.hits(c) {
 			doom = f.fate
 		}
+		if doom == held {
+			n.mu.Unlock()
+			heap.Push(&n.agenda, &thing{name: c.name, due: f.until, do: func(doom fate) string { return n.answer(c, doom) }})
+			return nothing
+		}
+	}
+	if c.began.Before(n.restarted) {
+		doom = refused
 	}
 	dead := c.client.dead
 	n.mu.Unlock()
@@ -253,12 +272,17 @@ func (n *network) answer(c *call, doom fate) string {
 	about := schema.GroupResource{Resource: c.request.Resource}
 	switch doom {
 	case refused:
+		n.answered(c, made)
 		c.answer <- answer{err: syscall.ECONNREFUSED}
 		return "0"
 	case failed:
 		made = model.Failure(apierrors.NewInternalError(errors.New("etcdserver: request timed out")), c.request.Accept)
 	case throttle:
 		made = model.Failure(apierrors.NewServiceUnavailable("the API server is shutting down"), c.request.Accept)
+	case shed:
+		made = model.Failure(apierrors.NewTooManyRequests("too many requests", 1), c.request.Accept)
+	case unknown:
+		made = model.Failure(apierrors.NewUnauthorized("Unauthorized"), c.request.Accept)
 	case forbidden:
 		made = model.Failure(apierrors.NewForbidden(about, c.request.Name, errors.New("a policy refuses it")), c.request.Accept)
 	case clashed:
@@ -266,7 +290,7 @@ func (n *network) answer(c *call, doom fate) string {
 	default:
 		made = n.server.Serve(c.request)
 		c.journal.Served = made.Code
-		if c.request.Resource == "leases" && c.writes() && made.Code/100 == 2 {
+		if c.request.Resource == "leases" && c.client.replica >= 0 && c.writes() && made.Code/100 == 2 {
 			if n.holder != c.client.replica {
 				for _, begins := range n.terms {
 					begins()
@@ -282,6 +306,8 @@ func (n *network) answer(c *call, doom fate) string {
 		}
 		c.body = n.stream(c, made.Watch)
 	}
+	c.request.Unanswered = c.request.Unanswered || doom == lost
+	n.answered(c, made)
 	result := fmt.Sprint(made.Code)
 	if doom == lost {
 		c.answer <- answer{err: io.ErrUnexpectedEOF}

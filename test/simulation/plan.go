@@ -8,20 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
-
-	"sa-controller-manager/test/simulation/model"
 )
 
 // users is how many users there are, each in namespaces of its own.
@@ -34,6 +27,14 @@ const acts = 150 * time.Second
 type plan struct {
 	seed       uint64
 	upstream   bool // kube-controller-manager's controllers are judged
+	replicas   int
+	workers    string
+	rotates    bool // the key is retired
+	restores   bool // etcd is put back to an older revision
+	cleans     bool // some token Secrets are a year old
+	oldLists   bool // kube-apiserver has no lists in watches
+	hangs      bool // a fault lasts for minutes
+	ahead      int  // the replica whose clock is an hour ahead, -1 for none
 	operations []operation
 }
 
@@ -43,6 +44,7 @@ type operation struct {
 	user int    // -1 for a fault
 	name string // of the fault
 	id   int
+	long bool // it lasts for minutes
 	// number is its place in the plan of the seed.
 	number int
 }
@@ -55,26 +57,53 @@ func (o operation) String() string {
 }
 
 func newPlan(seed uint64) *plan {
+	p := &plan{seed: seed, replicas: 2, ahead: -1}
+	worlds := draw(seed, "world")
 	random := draw(seed, "plan")
-	p := &plan{seed: seed}
 	moment := func() time.Duration { return time.Duration(random.Int64N(int64(acts))) }
+	if worlds.IntN(4) == 0 {
+		p.replicas = 3
+	}
+	p.restores = worlds.IntN(12) == 0 && !p.rotates
+	p.workers = []string{"5", "40"}[min(1, worlds.IntN(4))]
+	p.rotates = worlds.IntN(6) == 0
+	p.cleans = !p.rotates && worlds.IntN(4) == 0
+	if p.rotates {
+		p.operations = append(p.operations, operation{at: acts / 2, user: -1, name: []string{"rotation", "revocation"}[worlds.IntN(2)], id: 301})
+	}
+	if worlds.IntN(5) == 0 {
+		p.operations = append(p.operations, operation{at: moment(), user: -1, name: "another root CA", id: 302})
+	}
+	p.oldLists = worlds.IntN(5) == 0
+	if worlds.IntN(8) == 0 {
+		p.ahead = worlds.IntN(p.replicas)
+	}
 	for id := range 24 + random.IntN(24) {
 		p.operations = append(p.operations, operation{at: moment(), user: random.IntN(users), id: id})
 	}
 	for id := range 2 + random.IntN(6) {
 		p.operations = append(p.operations, operation{at: moment(), user: -1, name: faults[random.IntN(len(faults)-1)].name, id: id})
 	}
+	for id := range worlds.IntN(5) {
+		one := others[worlds.IntN(len(others)-3)]
+		p.operations = append(p.operations, operation{at: moment(), user: -1, name: one.name, id: 200 + id})
+	}
+	if p.hangs = worlds.IntN(10) == 0; p.hangs {
+		long := faults[worlds.IntN(len(faults)-1)]
+		p.operations = append(p.operations, operation{at: moment(), user: -1, name: long.name, id: 300, long: true})
+	}
 	// The first user after the others has accounts that nobody edits. What the rest do is rarer, because it costs more or
 	// leaves less to be seen of the rest.
 	p.operations = append(p.operations, operation{at: time.Second, user: users, name: base, id: 100})
-	for i, rare := range []string{many, reuse} {
-		if of := draw(seed, rare); of.IntN(5) == 0 {
+	for i, rare := range []string{many, unlisted, reuse, long, finalized} {
+		if of := draw(seed, rare); of.IntN(5+5*min(i, 1)) == 0 {
 			at := 20*time.Second + time.Duration(of.Int64N(int64(acts/2)))
 			p.operations = append(p.operations, operation{at: at, user: users + 1 + i, name: rare, id: 101 + i})
-			if rare == many { // nobody else acts then: the order of goroutines decides which orphans are read one by one
+			if rare == many || rare == unlisted { // nobody else acts then: the order of goroutines decides which orphans are read one by one
 				p.operations = slices.DeleteFunc(p.operations, func(o operation) bool {
-					return o.user < 0 || o.at > at+20*time.Second && o.at < at+40*time.Second
+					return o.user < 0 || rare == many && o.at > at+20*time.Second && o.at < at+40*time.Second
 				})
+				p.rotates = p.rotates && rare != unlisted && rare != many
 				break
 			}
 		}
@@ -93,7 +122,7 @@ func newPlan(seed uint64) *plan {
 func (w *world) act() {
 	ends := acts
 	var acting sync.WaitGroup
-	for user := range users + 3 {
+	for user := range users + 6 {
 		u := w.user(user)
 		acting.Go(func() {
 			w.churn(u, user)
@@ -108,11 +137,53 @@ func (w *world) act() {
 		}
 		random := draw(w.plan.seed, fmt.Sprintf("fault %d", o.id))
 		lasts := time.Second + time.Duration(random.Int64N(int64(24*time.Second)))
+		if o.long {
+			lasts *= 25
+		}
 		ends = max(ends, o.at+lasts)
 		w.network.later(o.at, "fault: "+o.name, func() { strikeOf(o.name)(w, random, lasts) })
 	}
 	acting.Wait()
 	time.Sleep(time.Until(w.network.began.Add(ends + time.Second)))
+	if w.plan.restores {
+		if err := w.restore(); err != nil {
+			w.violated(0, "restore: %v", err)
+		}
+	}
+}
+
+// restore puts etcd back to a revision before a last user came.
+func (w *world) restore() error {
+	ctx, c := context.Background(), w.user(users+6).Client
+	var revision int64
+	w.network.now(func() { revision = w.server.Revision() })
+	n := workload.NewNamespace("forgotten")
+	err := c.CreateNamespace(ctx, n.Name)
+	for i := 0; i < 4 && err == nil; i++ {
+		name := fmt.Sprintf("account-%d", i)
+		err = errors.Join(makeAccount(c, n, name), c.MakeTokenSecret(ctx, n, name, name, "extra"))
+	}
+	random := w.network.draw("restore")
+	for range 3 {
+		w.network.now(func() { w.deleteBase(random) })
+		await.Sleep(ctx, time.Duration(random.Int64N(int64(4*time.Second))))
+	}
+	w.network.later(time.Since(w.network.began), "etcd is restored", func() {
+		for _, secret := range w.server.Objects("secrets") {
+			w.writes.gone[goneKey(secret.(*corev1.Secret))] = time.Now()
+		}
+		w.server.Restore(revision)
+		clear(w.writes.own)
+		// No kube-apiserver serves what was asked for before, or while it is away.
+		w.network.restarted = time.Now()
+		w.network.strike(&fault{until: time.Now().Add(2 * time.Second), fate: refused})
+		w.network.cutAll("", "")
+		for _, namespace := range w.server.Objects("namespaces") {
+			w.price.earned[namespace.GetName()] += 30 * perChange
+		}
+		w.price.earned[n.Name] += 30 * perChange
+	})
+	return err
 }
 
 // churn has a user do one operation after another.
@@ -132,6 +203,12 @@ func (w *world) churn(u *workload.User, user int) {
 			err = w.deleteMany(u.Client, random)
 		case reuse:
 			err = w.reuse(u.Client, random)
+		case long:
+			err = w.longLists(u.Client)
+		case finalized:
+			err = w.finalizers(u.Client)
+		case unlisted:
+			err = w.unlisted(u.Client)
 		default:
 			what, err = u.Step(context.Background(), random)
 		}
@@ -139,117 +216,6 @@ func (w *world) churn(u *workload.User, user int) {
 			w.violated(0, "operation %d of user %d: %s: %v", o.id, user, what, err)
 		}
 	}
-}
-
-// What users do that is no step of the workload.
-const (
-	base  = "make accounts that nobody edits"
-	many  = "delete many accounts"
-	reuse = "use the name of an orphan again"
-)
-
-func (w *world) makeNamespace(c workload.Client, name string) (*workload.Namespace, error) {
-	n := workload.NewNamespace(name)
-	w.mu.Lock()
-	w.model[name] = n
-	w.mu.Unlock()
-	return n, c.CreateNamespace(context.Background(), name)
-}
-
-func makeAccount(c workload.Client, n *workload.Namespace, name string) error {
-	n.Accounts[name] = &workload.Account{Note: "note", Foreign: []string{"first", "second"}, Pulls: []string{"pull"}}
-	return c.CreateAccount(context.Background(), n.Name, name, n.Accounts[name])
-}
-
-func (w *world) makeBase(c workload.Client) error {
-	n, err := w.makeNamespace(c, "base")
-	for i := 0; i < 4 && err == nil; i++ {
-		name := fmt.Sprintf("account-%d", i)
-		if err = makeAccount(c, n, name); err == nil && w.mode == workload.Manual { // a former token controller has made these
-			err = errors.Join(c.MakeTokenSecret(context.Background(), n, name+"-token-bcdfg", name, "extra"),
-				c.AddReference(context.Background(), n.Name, name, name+"-token-bcdfg"))
-		}
-	}
-	return err
-}
-
-// deleteBase is somebody who deletes a Secret of these accounts, at a time that others decide.
-func (w *world) deleteBase(random *rand.Rand) {
-	account := fmt.Sprintf("account-%d", random.IntN(4))
-	for _, secret := range w.server.Objects("secrets") {
-		if secret.GetNamespace() != "base" || !workload.IsOwnName(account, secret.GetName()) || time.Since(w.network.began) <= 15*time.Second {
-			continue
-		}
-		w.mu.Lock()
-		delete(w.model["base"].Secrets, secret.GetName())
-		w.mu.Unlock()
-		w.server.Serve(&model.Request{Verb: "delete", Resource: "secrets", Namespace: "base", Name: secret.GetName()})
-		return
-	}
-}
-
-// reuse replaces the Secret of a deleted account by one of the same name, whose account lives.
-func (w *world) reuse(c workload.Client, random *rand.Rand) error {
-	ctx := context.Background()
-	n, err := w.makeNamespace(c, "reuse")
-	if err == nil {
-		err = makeAccount(c, n, "live")
-	}
-	for i := 0; i < 8 && err == nil; i++ {
-		dead, secret := fmt.Sprintf("dead-%d", i), fmt.Sprintf("reused-%d", i)
-		if err = makeAccount(c, n, dead); err != nil {
-			break
-		}
-		err = c.MakeTokenSecret(ctx, n, secret, dead, "extra")
-		await.Sleep(ctx, 3*time.Second)
-		uid := n.Secrets[secret].UID
-		err = errors.Join(err, c.RemoveAccount(ctx, n, dead))
-		await.Sleep(ctx, time.Duration(random.Int64N(int64(40*time.Millisecond))))
-		err = errors.Join(err, c.DeleteSecret(ctx, n.Name, secret, uid), c.MakeTokenSecret(ctx, n, secret, "live", "extra"))
-	}
-	return err
-}
-
-// deleteMany deletes so many accounts at once that they are listed, while somebody edits their Secrets.
-func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
-	ctx := context.Background()
-	n, err := w.makeNamespace(c, "many")
-	if err != nil {
-		return err
-	}
-	const accounts = 24 // more than are read one by one
-	for i := range accounts {
-		if err := makeAccount(c, n, fmt.Sprintf("account-%d", i)); err != nil {
-			return err
-		}
-	}
-	for i := 0; i < accounts && w.mode == workload.Manual; i++ {
-		if err := c.MakeTokenSecret(ctx, n, fmt.Sprintf("token-%d", i), fmt.Sprintf("account-%d", i), "extra"); err != nil {
-			return err
-		}
-	}
-	await.Sleep(ctx, 20*time.Second)
-	secrets, err := c.CoreV1().Secrets(n.Name).List(ctx, metav1.ListOptions{})
-	if err != nil || len(secrets.Items) == 0 {
-		return err
-	}
-	var deleting sync.WaitGroup
-	for i := range accounts {
-		name := fmt.Sprintf("account-%d", i)
-		uid := n.Accounts[name].UID
-		delete(n.Accounts, name)
-		deleting.Go(func() { _ = c.DeleteAccount(ctx, n.Name, name, uid) })
-	}
-	for _, i := range random.Perm(len(secrets.Items)) { // no second edit repairs what becomes of the first one
-		await.Sleep(ctx, time.Duration(random.Int64N(int64(20*time.Millisecond))))
-		_, err := c.CoreV1().Secrets(n.Name).Patch(ctx, secrets.Items[i].Name, types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"user/edited":"yes"}}}`), metav1.PatchOptions{})
-		if workload.Ignore(err, apierrors.IsNotFound) != nil {
-			return err
-		}
-	}
-	deleting.Wait()
-	return nil
 }
 
 // later plans a thing at a time of the run.
@@ -268,23 +234,4 @@ func (n *network) now(do func()) {
 }
 
 // leader is the replica that has written the Lease last.
-func (w *world) leader() int { return w.network.holder }
-
-// holding is whose token it is.
-type holding struct{ secret, account types.UID }
-
-// committed sees each change.
-func (w *world) committed(resource string, _, after model.Object) {
-	secret, ok := after.(*corev1.Secret)
-	if !ok || resource != "secrets" {
-		return
-	}
-	token := string(secret.Data[corev1.ServiceAccountTokenKey])
-	if token == "" || secret.Type != corev1.SecretTypeServiceAccountToken {
-		return
-	}
-	if _, known := w.held[token]; !known && w.unproven && !w.plan.upstream { // which does not ask
-		w.violated(4, "token Secret %s/%s was filled before kube-apiserver had accepted the key", secret.Namespace, secret.Name)
-	}
-	w.held[token] = holding{secret.UID, checker.ClaimedUID(token)}
-}
+func (w *world) leader() int { return max(0, w.network.holder) }

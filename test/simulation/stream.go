@@ -111,7 +111,7 @@ func (n *network) push(w *model.Watch, event model.Event) {
 	n.mu.Unlock()
 	name := s.name + ": " + event.String()
 	random := n.draw(name)
-	due := time.Now().Add(time.Millisecond + time.Duration(random.Int64N(int64(10*time.Millisecond))))
+	due := time.Now().Add(n.behind(s.client.name) + time.Millisecond + time.Duration(random.Int64N(int64(10*time.Millisecond))))
 	if !calm && random.IntN(100) < 3 {
 		due = due.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
 	}
@@ -131,6 +131,7 @@ func (n *network) push(w *model.Watch, event model.Event) {
 			return nothing
 		}
 		s.body.write(s.watch.Encode(event))
+		n.told(s.client.name, s.watch.Resource(), event)
 		if event.What == watch.Error {
 			n.cut(s, io.EOF)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/keyutil"
@@ -25,14 +26,14 @@ const upstreamWorkers = 5
 
 // runUpstream is the part of kube-controller-manager v1.37 that this program replaces: it leads, and ends when it has
 // lost its Lease, as that program does.
-func runUpstream(ctx context.Context, c *client) error {
-	made, err := kubernetes.NewForConfig(config(c, "kube-controller-manager"))
+func runUpstream(ctx context.Context, config *rest.Config, name string) error {
+	config = rest.AddUserAgent(rest.CopyConfig(config), "kube-controller-manager")
+	made, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
 	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "kube-system", "kube-controller-manager",
-		made.CoreV1(), made.CoordinationV1(),
-		resourcelock.ResourceLockConfig{Identity: c.name})
+		made.CoreV1(), made.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: name})
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func runUpstream(ctx context.Context, c *client) error {
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				working.Go(func() {
-					if err := leadUpstream(ctx, made); err != nil {
+					if err := leadUpstream(ctx, made, config.CAData); err != nil {
 						panic(err)
 					}
 				})
@@ -56,7 +57,7 @@ func runUpstream(ctx context.Context, c *client) error {
 	return nil
 }
 
-func leadUpstream(ctx context.Context, client kubernetes.Interface) error {
+func leadUpstream(ctx context.Context, client kubernetes.Interface, ca []byte) error {
 	logger := klog.FromContext(ctx)
 	private, err := keyutil.ParsePrivateKeyPEM(testkeys.P256())
 	if err != nil {
@@ -69,7 +70,7 @@ func leadUpstream(ctx context.Context, client kubernetes.Interface) error {
 	watched := informers.NewSharedInformerFactory(client, 12*time.Hour)
 	core := watched.Core().V1()
 	tokens, err := upstream.NewTokensController(logger, core.ServiceAccounts(), core.Secrets(), client,
-		upstream.TokensControllerOptions{TokenGenerator: generator, RootCA: rootCA()})
+		upstream.TokensControllerOptions{TokenGenerator: generator, RootCA: ca})
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func leadUpstream(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
-	publisher, err := rootcacertpublisher.NewPublisher(core.ConfigMaps(), core.Namespaces(), client, rootCA())
+	publisher, err := rootcacertpublisher.NewPublisher(core.ConfigMaps(), core.Namespaces(), client, ca)
 	if err != nil {
 		return err
 	}

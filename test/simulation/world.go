@@ -5,14 +5,15 @@ package simulation
 
 import (
 	"context"
-	"crypto"
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -20,8 +21,9 @@ import (
 	"k8s.io/klog/v2"
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
+	"sa-controller-manager/controllers/keyring/reissue"
+	"sa-controller-manager/controllers/tokencontroller"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
 
@@ -38,8 +40,7 @@ const (
 	// lasts is how long it has to stay so, without a write.
 	lasts = 4 * time.Minute
 
-	replicas = 2
-	issuer   = "https://kubernetes.default.svc"
+	issuer = "https://kubernetes.default.svc"
 )
 
 // world is an API server, the processes beside it, and users.
@@ -50,14 +51,27 @@ type world struct {
 	server  *model.Server
 	model   workload.Model
 	logger  logr.Logger
-	verify  func(token string) error // with the product's key
+	signed  func(token string) error // with a key of the product
+
+	ring      atomic.Pointer[signing.Ring] // that all replicas have, or will have soon
+	rotated   bool
+	ca        []byte // that all replicas have, or will have soon
+	caChanged time.Time
+	caKnown   bool // the state was written
+	commits   int
 
 	running   sync.WaitGroup
-	processes [replicas]*process
+	processes []*process
 	past      []*process
 
 	held     map[string]holding // tokens that were ever in a Secret
+	revoked  map[string]bool    // IDs of keys
 	unproven bool               // kube-apiserver has never accepted the key
+
+	writes   writes
+	price    price
+	policies []*policy
+	undoes   func(made model.Object) // what replicas create
 
 	mu    sync.Mutex
 	found []checker.Violation
@@ -65,9 +79,13 @@ type world struct {
 
 // process is one life of a replica.
 type process struct {
-	client *client
-	stop   context.CancelFunc
-	down   bool
+	client     *client
+	stop       context.CancelFunc
+	down       bool
+	keys       *keysInMemory
+	manager    *app.Manager
+	controller *tokencontroller.Controller
+	visited    atomic.Int64 // by its lister of token Secrets
 }
 
 // remembering calls a function once for each token: of a world's processor time, signatures take a tenth.
@@ -89,31 +107,26 @@ type registry struct{ metrics.KubeRegistry }
 func (registry) MustRegister(...metrics.Registerable)    {}
 func (registry) RawMustRegister(...prometheus.Collector) {}
 
-// keysInMemory is a signing.Store of one key.
-type keysInMemory struct{ ring *signing.Ring }
-
-func (s keysInMemory) Load() *signing.Ring { return s.ring }
-
-func (s keysInMemory) Watch(ctx context.Context, _ func(*signing.Ring), _ func(error)) { <-ctx.Done() }
-
-func (s keysInMemory) Status() signing.StoreStatus { return signing.StoreStatus{} }
-
-var (
-	key     = testkeys.Parse(testkeys.P256())
-	ownKeys = &checker.KeyRing{Keys: map[string]crypto.PublicKey{key.ID(): key.Public().Key}, Active: key.ID()}
-)
-
 func newWorld(p *plan, logger logr.Logger) *world {
-	verify := remembering(ownKeys.Verify)
-	server := model.New(verify, issuer)
+	server := model.New(nil, issuer)
 	w := &world{
 		plan: p, mode: workload.ModeOf(p.seed), server: server, network: newNetwork(server, p.seed), logger: logger,
-		verify: verify, model: workload.Model{}, held: map[string]holding{},
+		signed: remembering(ownKeys.Verify), model: workload.Model{}, held: map[string]holding{}, revoked: map[string]bool{}, ca: rootCA(),
+		writes: newWrites(), price: newPrice(),
 	}
+	server.Verify = w.verify
+	w.ring.Store(signing.NewRing(key.As(signing.Active), nextKey.As(signing.Next)))
+	w.processes = make([]*process, p.replicas)
 	if p.upstream {
 		w.mode = workload.Manual // which it has had since v1.24
 	}
-	server.Committed = w.committed
+	server.Committed, server.Admit, server.Cached, server.NoWatchList = w.committed, w.admit, w.network.cached, p.oldLists
+	w.network.answered, w.network.told = w.answered, w.told
+	if p.cleans {
+		w.makeOld()
+		server.Change("configmaps", "kube-system", "kube-apiserver-legacy-service-account-token-tracking",
+			func(o model.Object) { o.(*corev1.ConfigMap).Data["since"] = "1999-01-01" })
+	}
 	return w
 }
 
@@ -122,25 +135,28 @@ func (w *world) run() []checker.Violation {
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() { w.network.run(ctx) })
-	for i := range replicas {
+	for i := range w.plan.replicas {
 		w.network.later(0, "start", func() { w.start(i) })
 	}
 	w.act()
 	w.network.settle()
 	time.Sleep(settles)
-	quiet, before := false, 0
+	quiet := false
 	w.network.now(func() {
 		w.judge("two minutes after the last operation")
-		quiet, before = len(w.found) == 0, w.writes()
+		quiet = len(w.found) == 0
 	})
 	time.Sleep(lasts)
 	w.network.now(func() {
 		if quiet {
 			w.judge("six minutes after the last operation")
 		}
-		if after := w.writes(); quiet && after != before {
-			w.violated(3, "the world is not stable: %d writes after it had settled", after-before)
+		if quiet {
+			w.judgeQuiet(time.Now().Add(-lasts))
+			w.judgeLeftovers()
+			w.judgeUnneeded()
 		}
+		w.judgeEvents()
 	})
 	for _, p := range w.processes {
 		p.stop()
@@ -167,10 +183,12 @@ func (w *world) start(i int) {
 	}
 	c := &client{network: w.network, name: fmt.Sprintf("replica-%d.%d", i, life), replica: i}
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), w.logger.WithName(c.name)))
-	w.processes[i] = &process{client: c, stop: cancel}
+	w.processes[i] = &process{client: c, stop: cancel, keys: &keysInMemory{changed: make(chan *signing.Ring, 9)}}
+	w.processes[i].keys.ring.Store(w.ring.Load())
+	p, settings := w.processes[i], w.config(c, "sa-controller-manager")
 	w.past = append(w.past, w.processes[i])
 	w.running.Go(func() {
-		err := w.work(ctx, c)
+		err := w.work(ctx, p, settings)
 		if err == nil && ctx.Err() == nil {
 			w.network.later(time.Since(w.network.began)+5*time.Second, "restart", func() { w.processes[i].down = true; w.start(i) })
 		}
@@ -181,34 +199,40 @@ func (w *world) start(i int) {
 }
 
 // work is a process: the product, or upstream's controllers. The former returns when ctx has ended.
-func (w *world) work(ctx context.Context, c *client) error {
+func (w *world) work(ctx context.Context, p *process, config *rest.Config) error {
+	c := p.client
 	if w.plan.upstream {
-		return runUpstream(ctx, c)
+		return runUpstream(ctx, config, c.name)
 	}
+	c.ahead = w.plan.ahead == c.replica
 	flags, _, err := secureport.Parse([]string{
 		"--webhook-port=0", "--secure-port=0", "--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
-		"--concurrent-serviceaccount-token-syncs=40", // so that their order in the queue has no effect
+		"--concurrent-serviceaccount-token-syncs=" + w.plan.workers, "--root-ca-overlap=" + overlap.String(),
+		"--legacy-service-account-token-clean-up-period=" + cleanerPeriod.String(),
 		"--leader-elect-lease-duration=" + leaseDuration.String(), "--leader-elect-renew-deadline=" + renewDeadline.String(),
 		"--leader-elect-retry-period=" + retryPeriod.String(),
 	})
 	if err != nil {
 		return err
 	}
-	manager, err := app.New(ctx, flags, config(c, "sa-controller-manager"), registry{}, app.Extras{
-		OpenKeys: func(context.Context, *app.Host) (signing.Store, error) {
-			return keysInMemory{signing.KeyFileRing(key)}, nil
-		},
-	})
-	if err != nil {
+	extras := app.Extras{
+		OpenKeys:     func(context.Context, *app.Host) (signing.Store, error) { return p.keys, nil },
+		Replacements: reissue.Replacements,
+	}
+	if w.plan.rotates {
+		extras.Parts = w.reissuing(p)
+	}
+	if p.manager, err = app.New(ctx, flags, config, registry{}, extras); err != nil {
 		return err
 	}
-	return manager.Run(ctx)
+	w.prepare(p)
+	return p.manager.Run(ctx)
 }
 
 // config is that of a client. A transport that trusts the CA is built, and never used.
-func config(c *client, agent string) *rest.Config {
+func (w *world) config(c *client, agent string) *rest.Config {
 	return &rest.Config{
-		Host: "https://apiserver", UserAgent: agent, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: rootCA()},
+		Host: "https://apiserver", UserAgent: agent, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: w.ca},
 		ContentConfig: rest.ContentConfig{
 			ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
 		},
@@ -233,9 +257,22 @@ func (w *world) halt(i int) {
 	w.processes[i].stop()
 }
 
+// second has kube-controller-manager's controllers act beside the product's for a while.
+func (w *world) second(lasts time.Duration) {
+	c := &client{network: w.network, name: "kube-controller-manager", replica: -1}
+	settings := w.config(c, "kube-controller-manager")
+	ctx, stop := context.WithTimeout(klog.NewContext(context.Background(), logr.Discard()), lasts)
+	w.running.Go(func() {
+		defer stop()
+		if err := runUpstream(ctx, settings, c.name); err != nil {
+			w.violated(0, "kube-controller-manager: %v", err)
+		}
+	})
+}
+
 func (w *world) user(i int) *workload.User {
 	c := &client{network: w.network, name: fmt.Sprintf("user-%d", i), user: true}
-	made, err := kubernetes.NewForConfig(config(c, "kubectl"))
+	made, err := kubernetes.NewForConfig(w.config(c, "kubectl"))
 	if err != nil {
 		panic(err)
 	}

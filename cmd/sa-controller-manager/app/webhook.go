@@ -18,6 +18,7 @@ import (
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/certs"
+	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -85,7 +86,7 @@ func (m *Manager) buildRegistration(p *Part) error {
 		p.Run, status = registrar.Lead, registrar.Status
 	case static != nil:
 		status = static.Status
-		config := func() (check.Result, error) { return registration.ConfigFindings(m.Options.Webhook.StaticDir) }
+		config := func() (check.Result, error) { return configfile.Findings(m.Options.Webhook.StaticDir) }
 		m.parts = append(m.parts, Part{Name: "admission-config", Phase: Connected, Findings: config})
 	default:
 		return nil

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A PKCS#11 module that is SoftHSM, and adds a byte to the file ATTEMPTS for each PIN that C_Login refuses: the
-// number after which other tokens lock.
+// number after which other tokens lock. AFTER is what it does before that answer.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum { CKR_GENERAL_ERROR = 5, CKR_PIN_INCORRECT = 0xA0, LOGIN = 18 };
@@ -24,6 +25,7 @@ static unsigned long login(unsigned long session, unsigned long user, unsigned c
 		if (write(file, "x", 1) != 1)
 			return CKR_GENERAL_ERROR;
 		close(file);
+		AFTER;
 	}
 	return result;
 }

@@ -100,9 +100,9 @@ func (j *judge) namespace(name string) {
 	}
 }
 
-// withoutOwn are the namespaces of the control plane, whose accounts get no token Secret
+// WithoutOwn are the namespaces of the control plane, whose accounts get no token Secret
 // (--token-secrets-excluded-namespaces).
-func withoutOwn() []string {
+func WithoutOwn() []string {
 	return []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 }
 
@@ -113,14 +113,14 @@ func (j *judge) account(account *corev1.ServiceAccount) {
 	live := 0
 	for _, ref := range account.Secrets {
 		secret := j.now.Secrets[Key(account.Namespace, ref.Name)]
-		if secret == nil && writtenByTokenControllers(account, ref.Name) {
+		if secret == nil && WrittenByTokenControllers(account, ref.Name) {
 			j.add(3, "account %s references %s, which is gone", what, ref.Name)
 		}
 		if secret != nil && secret.Type == corev1.SecretTypeServiceAccountToken && workload.Owner(secret) == account.UID {
 			live++
 		}
 	}
-	if live < j.own && j.active(account.Namespace) && !slices.Contains(withoutOwn(), account.Namespace) {
+	if live < j.own && j.active(account.Namespace) && !slices.Contains(WithoutOwn(), account.Namespace) {
 		j.add(1, "account %s references no token Secret", what)
 	}
 	if made := j.made[account.UID]; len(made) > j.own {

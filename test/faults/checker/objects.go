@@ -40,9 +40,9 @@ func (j *judge) active(namespace string) bool {
 	})
 }
 
-// writtenByTokenControllers reports whether managedFields name token controllers, and nobody else,
+// WrittenByTokenControllers reports whether managedFields name token controllers, and nobody else,
 // as those who wrote the entry of the list.
-func writtenByTokenControllers(account *corev1.ServiceAccount, secret string) bool {
+func WrittenByTokenControllers(account *corev1.ServiceAccount, secret string) bool {
 	written := false
 	for _, entry := range account.ManagedFields {
 		if entry.FieldsV1 == nil || !strings.Contains(string(entry.FieldsV1.GetRawBytes()), `k:{\"name\":\"`+secret+`\"}`) {

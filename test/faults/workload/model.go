@@ -20,7 +20,7 @@ const (
 	DefaultAccount    = "default"
 	RootCAConfigMap   = "kube-root-ca.crt"
 	AutoCreatedLabel  = "sa-controller-manager/auto-created"
-	lastUsedLabel     = "kubernetes.io/legacy-token-last-used"
+	LastUsedLabel     = "kubernetes.io/legacy-token-last-used"
 	ReplacesLabel     = "sa-controller-manager/replaces"
 	ConfigurationName = "00-sa-controller-manager"
 	CASecretName      = "sa-controller-manager-webhook-ca"

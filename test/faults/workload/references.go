@@ -33,7 +33,7 @@ func (c Client) EditReferences(ctx context.Context, n *Namespace, name string) e
 	add := users[:min(len(users), 1)]
 	for _, secret := range listed {
 		// A successor that was never used is the one auto-created Secret that may be deleted.
-		if _, used := secret.Labels[lastUsedLabel]; used || secret.Annotations[ReplacesLabel] == "" {
+		if _, used := secret.Labels[LastUsedLabel]; used || secret.Annotations[ReplacesLabel] == "" {
 			n.Secrets[secret.Name] = &TokenSecret{UID: secret.UID, Account: name, Owner: account.UID, Extra: string(secret.Data["extra"])}
 		}
 	}

@@ -4,11 +4,15 @@
 package model
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,6 +47,9 @@ func (s selector) selects(object Object) bool {
 		if secret, ok := object.(*corev1.Secret); ok {
 			set["type"] = string(secret.Type)
 		}
+		if bundle, ok := object.(*certificatesv1.ClusterTrustBundle); ok {
+			set["spec.signerName"] = bundle.Spec.SignerName
+		}
 		if !s.fields.Matches(set) {
 			return false
 		}
@@ -50,20 +57,33 @@ func (s selector) selects(object Object) bool {
 	return s.labels.Empty() || s.labels.Matches(labels.Set(object.GetLabels()))
 }
 
-// list answers from the newest state, in pages if they are asked for.
+// cached is what the kube-apiserver of a client has in its watch cache.
+func (s *Server) cached(client string) int64 {
+	if s.Cached == nil {
+		return s.revision
+	}
+	return s.Cached(client)
+}
+
+// list answers from the newest state, in pages if they are asked for, or from the watch cache, which may be too old.
 func (s *Server) list(t *table, r *Request) (any, error) {
 	selects, err := selectorOf(r)
 	if err != nil {
 		return nil, err
 	}
 	this := page{revision: s.revision}
+	if from, err := strconv.ParseInt(r.Query.Get("resourceVersion"), 10, 64); err == nil {
+		if this.revision = s.cached(r.Client); from > this.revision {
+			return nil, tooLarge(from, this.revision)
+		}
+	}
 	if token := r.Query.Get("continue"); token != "" {
 		var known bool
 		if this, known = s.pages[token]; !known {
 			return nil, apierrors.NewResourceExpired("The provided continue parameter is too old")
 		}
 	} else {
-		for _, v := range t.sorted(selects.namespace) {
+		for _, v := range t.sorted(selects.namespace, this.revision) {
 			if selects.selects(v.object) {
 				this.rest = append(this.rest, v)
 			}
@@ -85,9 +105,30 @@ func (s *Server) list(t *table, r *Request) (any, error) {
 		access.SetContinue(token)
 		this.rest = this.rest[:limit]
 	}
+	if strings.Contains(r.Accept, "as=PartialObjectMetadataList") {
+		return partial(access, this.rest), nil
+	}
 	var items []runtime.Object
 	for _, v := range this.rest {
 		items = append(items, v.object)
 	}
 	return list, meta.SetList(list, items)
+}
+
+// partial is a list of the metadata alone.
+func partial(of metav1.ListInterface, rest []*version) document {
+	list := metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: of.GetResourceVersion(), Continue: of.GetContinue()},
+	}
+	for _, v := range rest {
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: *meta.AsPartialObjectMetadata(v.object).ObjectMeta.DeepCopy()})
+	}
+	return marshal(list)
+}
+
+func tooLarge(from, cached int64) error {
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", from, cached), 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	return err
 }

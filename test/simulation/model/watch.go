@@ -23,6 +23,7 @@ type Watch struct {
 	proto     bool
 	from      string
 	initial   bool // it begins with a list
+	client    string
 	bookmarks bool
 }
 
@@ -34,8 +35,14 @@ func (s *Server) watch(t *table, r *Request) (*Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Watch{selector: selects, table: t, from: r.Query.Get("resourceVersion"),
+	w := &Watch{selector: selects, table: t, client: r.Client, from: r.Query.Get("resourceVersion"),
 		initial: r.Query.Get("sendInitialEvents") == "true", bookmarks: r.Query.Get("allowWatchBookmarks") == "true"}
+	if w.initial && s.NoWatchList {
+		return nil, apierrors.NewInvalid(t.gvk.GroupKind(), "", nil)
+	}
+	if from, err := strconv.ParseInt(w.from, 10, 64); err == nil && w.initial && from > s.cached(r.Client) {
+		return nil, tooLarge(from, s.cached(r.Client))
+	}
 	w.initial = w.initial || w.from == "" || w.from == "0"
 	return w, nil
 }
@@ -44,14 +51,19 @@ func (s *Server) watch(t *table, r *Request) (*Watch, error) {
 func (s *Server) Begin(w *Watch) {
 	s.watches = append(s.watches, w)
 	if w.initial {
-		for _, v := range w.table.sorted(w.namespace) {
+		at := s.revision
+		if w.from != "" { // and else a consistent read
+			at = max(s.cached(w.client), s.compacted)
+		}
+		for _, v := range w.table.sorted(w.namespace, at) {
 			if w.selects(v.object) {
 				s.Push(w, Event{What: watch.Added, version: v, Name: nameOf(v.object), at: v.revision})
 			}
 		}
 		if w.bookmarks {
-			s.Push(w, Event{What: watch.Bookmark, ends: true, at: s.revision})
+			s.Push(w, Event{What: watch.Bookmark, ends: true, at: at})
 		}
+		s.since(w, at)
 		return
 	}
 	from, err := strconv.ParseInt(w.from, 10, 64)
@@ -61,6 +73,10 @@ func (s *Server) Begin(w *Watch) {
 		s.End(w)
 		return
 	}
+	s.since(w, from)
+}
+
+func (s *Server) since(w *Watch, from int64) {
 	for _, v := range w.table.history {
 		if v.revision > from && w.selects(v.object) {
 			s.Push(w, w.event(v))
@@ -159,6 +175,9 @@ func (v *version) encode(proto bool) []byte {
 	}
 	return v.encoded[index(proto)]
 }
+
+// Encoded is an object as clients send it.
+func Encoded(object runtime.Object) []byte { return encode(object, true) }
 
 func encode(object runtime.Object, proto bool) []byte {
 	kinds, _, err := scheme.Scheme.ObjectKinds(object)

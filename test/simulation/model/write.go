@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,6 +48,10 @@ func (s *Server) create(t *table, object Object, manager string) (*version, erro
 		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
 		namespace.Status.Phase = corev1.NamespaceActive
 	}
+	object, err := s.admit(t, nil, object)
+	if err != nil {
+		return nil, err
+	}
 	if err := valid(object, nil); err != nil {
 		return nil, err
 	}
@@ -75,6 +80,9 @@ func (s *Server) update(t *table, namespace, name, manager string, change func(O
 	if of := object.GetResourceVersion(); of != "" && of != v.object.GetResourceVersion() {
 		return nil, conflict(t, name, "the object has been modified; please apply your changes to the latest version and try again")
 	}
+	if object, err = s.admit(t, v.object, object); err != nil {
+		return nil, err
+	}
 	if err := valid(object, v.object); err != nil {
 		return nil, err
 	}
@@ -88,7 +96,18 @@ func (s *Server) update(t *table, namespace, name, manager string, change func(O
 	if equal(object, v.object) {
 		return v, nil
 	}
-	return s.commit(t, v, manage(t.kind, v.object, object, manager)), nil
+	next := s.commit(t, v, manage(t.kind, v.object, object, manager))
+	if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 && t.gvk.Kind != "Namespace" {
+		s.commit(t, next, nil)
+	}
+	return next, nil
+}
+
+func (s *Server) admit(t *table, before, after Object) (Object, error) {
+	if s.Admit == nil || s.by == nil {
+		return after, nil
+	}
+	return s.Admit(s.by, t.resource.Resource, before, after)
 }
 
 func conflict(t *table, name, why string) error {
@@ -114,7 +133,11 @@ func valid(object, before Object) error {
 	if secret.Type == corev1.SecretTypeServiceAccountToken && secret.Annotations[corev1.ServiceAccountNameKey] == "" {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, secret.Name, nil)
 	}
-	if before != nil && before.(*corev1.Secret).Type != secret.Type {
+	if before == nil {
+		return nil
+	}
+	was := before.(*corev1.Secret)
+	if was.Type != secret.Type || was.Immutable != nil && *was.Immutable && !equality.Semantic.DeepEqual(was.Data, secret.Data) {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, secret.Name, nil)
 	}
 	return nil
@@ -140,31 +163,34 @@ func (s *Server) remove(t *table, r *Request) error {
 			return conflict(t, r.Name, "Precondition failed: ResourceVersion in precondition")
 		}
 	}
-	namespace, ok := v.object.(*corev1.Namespace)
-	if !ok {
+	if _, err := s.admit(t, v.object, nil); err != nil {
+		return err
+	}
+	object := v.object.DeepCopyObject().(Object)
+	namespace, is := object.(*corev1.Namespace)
+	switch {
+	case !is && len(object.GetFinalizers()) == 0:
 		s.commit(t, v, nil)
 		return nil
-	}
-	if namespace.DeletionTimestamp != nil {
+	case is && namespace.DeletionTimestamp != nil:
 		return conflict(t, r.Name, "the system is ensuring all content is removed from this namespace")
+	case is:
+		namespace.Status.Phase = corev1.NamespaceTerminating
+	case object.GetDeletionTimestamp() != nil:
+		return nil
 	}
-	namespace = namespace.DeepCopy()
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	namespace.DeletionTimestamp, namespace.Status.Phase = &now, corev1.NamespaceTerminating
-	s.commit(t, v, namespace)
+	object.SetDeletionTimestamp(&now)
+	s.commit(t, v, object)
 	return nil
 }
 
-// finalize is the namespace controller, which has removed the content.
-func (s *Server) finalize(t *table, name string) (any, error) {
-	v, err := t.get("", name)
-	if err != nil {
-		return nil, err
-	}
-	if v.object.GetDeletionTimestamp() != nil {
+// Finalize removes a namespace, once it is empty.
+func (s *Server) Finalize(name string) {
+	t := s.tables["namespaces"]
+	if v, err := t.get("", name); err == nil {
 		s.commit(t, v, nil)
 	}
-	return v, nil
 }
 
 // commit stores a new version and tells the watches; nil deletes the object.
@@ -187,12 +213,15 @@ func (s *Server) commit(t *table, before *version, object Object) *version {
 		t.objects[name] = v
 	}
 	t.history = append(t.history, v)
+	if revision == &s.revision {
+		t.log = append(t.log, v)
+	}
 	if s.Committed != nil {
 		var old Object
 		if before != nil {
 			old = before.object
 		}
-		s.Committed(t.resource.Resource, old, object)
+		s.Committed(s.by, t.resource.Resource, old, object)
 	}
 	for _, w := range s.watches {
 		if w.table == t && w.selects(v.object) {

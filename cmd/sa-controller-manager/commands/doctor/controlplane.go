@@ -11,7 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
@@ -75,7 +75,7 @@ func (c *cluster) checkControlPlane(ctx context.Context) (check.Result, error) {
 		return check.Result{}, fmt.Errorf("list the Pods of kube-system: %w", err)
 	}
 	found := component.Findings(pods.Items, trial.Bound(registered), lease, c.Clock.Now())
-	here, err := registration.ConfigFindings(manifests.StaticDirectory) // on a node of the control plane
+	here, err := configfile.Findings(manifests.StaticDirectory) // on a node of the control plane
 	found.Findings = append(found.Findings, here.Findings...)
 	return found, err
 }

@@ -17,6 +17,7 @@ import (
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
@@ -38,7 +39,7 @@ func (c *Config) source(m *staticpod.Manifest, file string, head *string) ([]byt
 		return nil, err
 	}
 	content, err := os.ReadFile(c.onNode(host)) // its error names the path
-	*head += registration.Source(host, content)
+	*head += configfile.Source(host, content)
 	return content, err
 }
 

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
@@ -156,14 +157,10 @@ func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error 
 		return err
 	}
 	d.certDir = pod.CertDir
-	if d.files {
-		copied, err := c.copyOf(o, api)
-		if err != nil {
-			return err
-		}
+	if copied, err := c.copyOf(o, api); d.files && err == nil { // desireFiles returns the error
 		hidden := func(file string) bool { return manifests.Mountable(file) != nil }
 		// Our process reports whether they change.
-		pod.Files = append(pod.Files, slices.DeleteFunc(registration.Sources(copied), hidden)...)
+		pod.Files = append(pod.Files, slices.DeleteFunc(configfile.Sources(copied), hidden)...)
 	}
 	args, err := c.Pod(&pod)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
 
+	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
@@ -120,7 +121,7 @@ func TestStaticSourceChanges(t *testing.T) {
 	p := newControlPlane(t, "v1.37", "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
 	p.write(t, "pki/admission.yaml", []byte(admissionHead))
 	p.writeSteps(t, takeover, all)
-	sources := registration.Sources(staticpodtest.Read(t, p.config.onNode(component.AdmissionConfigFile)))
+	sources := configfile.Sources(staticpodtest.Read(t, p.config.onNode(component.AdmissionConfigFile)))
 	testutil.Check(t, "of what the copy was made", []string{"/etc/kubernetes/pki/admission.yaml"}, sources)
 	p.write(t, "pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n"))
 	p.refuses(t, "", Takeover, "first run: kubeadm handback --steps=kube-apiserver")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
@@ -98,7 +99,7 @@ func (c *Config) status() (*status, error) {
 	}
 	if m, err := o.apiServer().Operators(); err == nil && o.apiServer().ReadsFiles() {
 		if _, err := c.copyOf(o, m); err != nil {
-			finding := registration.FactConfigChanged.Found().Because(err.Error())
+			finding := configfile.Changed.Found().Because(err.Error())
 			finding.Host = c.Node
 			s.Findings = append(s.Findings, finding)
 		}

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
@@ -26,7 +27,7 @@ const (
 	staticOnMinor = 37
 
 	// AdmissionConfigFile is what kube-apiserver reads instead of the operator's file.
-	AdmissionConfigFile = manifests.StaticDirectory + "/" + registration.ConfigFile
+	AdmissionConfigFile = manifests.StaticDirectory + "/" + configfile.Name
 )
 
 // files adds our file and our directories. Of two files kube-apiserver reads the last.

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package registration
+package configfile
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// TestConfigFindings: an edit of the operator's admission configuration after the takeover has no effect, and is found.
-func TestConfigFindings(t *testing.T) {
+// TestFindings: an edit of the operator's admission configuration after the takeover has no effect, and is found.
+func TestFindings(t *testing.T) {
 	t.Parallel()
 	was := []byte("kind: AdmissionConfiguration\n")
 	for name, tc := range map[string]struct {
@@ -40,9 +40,9 @@ func TestConfigFindings(t *testing.T) {
 			if tc.head {
 				copied += Source(file, was)
 			}
-			testutil.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(ConfigFile)), 0o700))
-			testutil.Must(t, os.WriteFile(filepath.Join(dir, ConfigFile), []byte(copied+"plugins: []\n"), 0o600))
-			got, err := ConfigFindings(dir)
+			testutil.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(Name)), 0o700))
+			testutil.Must(t, os.WriteFile(filepath.Join(dir, Name), []byte(copied+"plugins: []\n"), 0o600))
+			got, err := Findings(dir)
 			testutil.Must(t, err)
 			if is := len(got.Findings) == 1 && fmt.Sprint(got.Findings[0].Objects) == "["+file+"]"; is != tc.changed || got.Skipped != tc.skipped {
 				t.Errorf("%s: %+v", tc.reason, got)

@@ -94,9 +94,9 @@ var keyFacts = map[string]struct {
 		"run the newer release on every host; keys forget HOST gives one up"},
 	RingForked: {Changes | Makes | Reissues, "the key ring of this host (generation {our}) and that of host {host} (generation {their}) " +
 		"are forked: " +
-		"neither has come from the other", "bring that one here (keys import --join-fork)" + ifGone},
+		"neither has come from the other", "{way}" + ifGone},
 	RingMissing: {Reissues, "this host does not have key {key}, with which host {host} signs: kube-apiserver here refuses those tokens",
-		"bring the ring of that host here (keys import, or keys import --join-fork if that is refused)"},
+		"{way}"},
 	RingRestored: {Changes | Makes | Reissues, "the key ring file of this host (generation {our}) is not the one that it has used " +
 		"(generation {their}), " +
 		"and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused", "{way}"},
@@ -113,7 +113,7 @@ var keyFacts = map[string]struct {
 	HostWithoutRing: {Uses, "kube-apiserver runs on host {host}, which publishes no key ring: nobody knows which keys it has",
 		"bring the ring there (keys import) and start the process" + ifGone},
 	HostLacksActiveKey: {0, "host {host} does not have key {key}, which signs on host {other}",
-		"bring the ring of that host there (keys import)"},
+		"bring the ring of that host there (keys import); if that is refused, keys list there says what to do"},
 	HostLacksKey: {Uses | Later, "host {host} does not have the {role} key {key}", "bring the ring there (keys import)" + ifGone},
 	ActiveKeyAway: {0, "host {host} cannot sign with key {key}, which is active: {why}",
 		"repair the process that has it or, if it is gone for good: keys rollback, or keys rotate to a key in a file"},

@@ -203,23 +203,26 @@ func (f *File) write(state State) error {
 // keepPrevious copies the present file, unless the copy that is there is of a newer ring: then an older file was put
 // back, and that copy may be the newest one that there is.
 func (f *File) keepPrevious(next State) error {
-	copied := At(f.path + previousSuffix)
 	before, unreadable := At(f.path).Read()
 	if unreadable != nil || before.Version() == next.Version() {
 		return nil //nolint:nilerr // there is no ring to keep
 	}
-	if previous, err := copied.Read(); err == nil && !before.Knows(previous.Version()) && previous.Knows(before.Version()) {
-		return nil
-	}
 	data, err := encode(before)
-	if err != nil {
+	if err != nil || f.PutBack(before) {
 		return err
 	}
 	// Not through a link, and not with the mode of a copy that others may read.
-	if err := os.Remove(copied.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	path := f.path + previousSuffix
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return atomicfile.Write(copied.path, data, fileMode)
+	return atomicfile.Write(path, data, fileMode)
+}
+
+// PutBack reports whether state, which is in the file, is older than the copy from before the last change.
+func (f *File) PutBack(state State) bool {
+	previous, err := At(f.path + previousSuffix).Read()
+	return err == nil && !state.Knows(previous.Version()) && previous.Knows(state.Version())
 }
 
 // follows returns an error unless the history of next contains last.

@@ -283,6 +283,12 @@ func TestFork(t *testing.T) {
 	if err := first.Update(read(t, first).Generation, join); err == nil || !strings.Contains(err.Error(), "are not forked") {
 		t.Errorf("joined twice: %v", err)
 	}
+	foreign := At(filepath.Join(t.TempDir(), "ring.json"))
+	testutil.Must(t, foreign.Init(testkeys.Parse(testkeys.P256Other()), nil, nil, epoch))
+	_, err := Join(read(t, first), read(t, foreign), nil, epoch)
+	if err == nil || !strings.Contains(err.Error(), "no version and no key in common") {
+		t.Errorf("joined the ring of another cluster: %v", err)
+	}
 }
 
 // TestImport brings copies of a ring to another node.

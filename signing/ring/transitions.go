@@ -238,7 +238,7 @@ func until(at time.Time, reason string) error {
 // with their public halves. Its history contains both rings, so that it is newer than either. What
 // either side has revoked stays revoked; what was pruned or withdrawn on one side alone comes back.
 //
-// If revocations leave no key that signs, active does, unless it is nil.
+// If revocations leave no key that signs, active does, unless it is nil. Rings that have nothing in common are refused.
 func Join(state, other State, active *Key, now time.Time) (State, error) {
 	if state.Knows(other.Version()) || other.Knows(state.Version()) {
 		return State{}, Refuse("the two rings are not forked: one has come from the other", "import the newer one")
@@ -247,8 +247,10 @@ func Join(state, other State, active *Key, now time.Time) (State, error) {
 	after := state.next()
 	after.Generation = max(state.Generation, other.Generation) + 1
 	after.Revoked = Union(state.Revoked, other.Revoked)
+	alike := slices.ContainsFunc(other.History, state.Knows)
 	for _, key := range other.Keys {
 		i := after.index(key.ID)
+		alike = alike || i >= 0
 		gone := slices.IndexFunc(after.Removed, func(gone Removed) bool { return gone.Is(key.PublicKey) })
 		switch {
 		case gone >= 0:
@@ -260,6 +262,10 @@ func Join(state, other State, active *Key, now time.Time) (State, error) {
 			key.Private, key.PublicOnly, key.Role, key.RetiredAt = nil, true, signing.Retired, now
 			after.Keys = append(after.Keys, key)
 		}
+	}
+	if !alike {
+		return State{}, Refuse("the two rings have no version and no key in common: one is of another cluster, whose tokens would be valid here",
+			"bring the ring of this cluster to the host that has the other one")
 	}
 	for _, gone := range other.Removed {
 		_, kept := after.Key(gone.ID)

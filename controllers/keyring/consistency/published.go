@@ -85,10 +85,10 @@ type Entry struct {
 	Digests map[string]string `json:"digests"`
 	// File is the version of the file if that ring is not in it, or "none".
 	File string `json:"file,omitempty"`
-	// Changed is when its active or its next key was replaced last, and ByRevocation that the active key signs
-	// because another one was revoked.
+	// Changed is when its active or its next key was replaced last, and ByRevocation since when the active key signs
+	// because another one was revoked, zero if it does not.
 	Changed      time.Time `json:"changed"`
-	ByRevocation bool      `json:"byRevocation,omitempty"`
+	ByRevocation time.Time `json:"byRevocation,omitzero"`
 	// Signs are the keys that the host can sign with, and SignsWith the one that it signs with now.
 	Signs     []string `json:"signs"`
 	SignsWith string   `json:"signsWith"`
@@ -119,7 +119,9 @@ type Claim struct {
 func EntryOf(state ring.State) Entry {
 	entry := Entry{
 		Generation: state.Generation, History: state.History, Keys: map[string]signing.Role{}, Digests: map[string]string{},
-		ByRevocation: state.Active().ByRevocation,
+	}
+	if active := state.Active(); active.ByRevocation {
+		entry.ByRevocation = active.ActivatedAt
 	}
 	for _, key := range state.Keys {
 		entry.Keys[key.ID] = key.Role

@@ -77,6 +77,7 @@ func TestStand(t *testing.T) {
 	on := func(host string, entry Entry) Entry { entry.Host = host; return entry }
 	behind := fork
 	behind.Generation = 2
+	foreign := entryOf("cp-3", "other", 11, testkeys.Parse(testkeys.P521()).As(signing.Active))
 	all := newest("cp-2")
 	all.File = "4:main"
 	missing := fmt.Errorf("read: %w", fs.ErrNotExist)
@@ -89,6 +90,7 @@ func TestStand(t *testing.T) {
 		signs   string // "" for A, "-" for none
 		writer  string // another process of the host has written the entry
 		want    []string
+		remedy  string // in that of the first fact
 		blocks  check.Blocks
 	}{
 		"nobody":   {reason: "the first start"},
@@ -125,14 +127,15 @@ func TestStand(t *testing.T) {
 			entries: []Entry{own, other, on("cp-3", fork)},
 			want:    []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey},
 			blocks:  check.Changes | check.Makes | check.Reissues,
+			remedy:  "on host cp-1 take the keys of that of host cp-3 (keys import --join-fork), then bring the result to cp-3",
 		},
 		"an older fork that more hosts have": {
 			reason:  "this host has the file that was copied by hand",
 			entries: []Entry{own, on("cp-2", behind), on("cp-3", behind)},
 			want: []string{
 				check.RingForked, check.RingMissing, check.RingDropped, check.RingForked, check.RingMissing, check.RingDropped,
-				check.HostLacksActiveKey,
 			},
+			remedy: "on host cp-2 take the keys of that of host cp-1 (keys import --join-fork), then bring the result to cp-1",
 			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
 		},
 		"of another cluster": {
@@ -140,9 +143,33 @@ func TestStand(t *testing.T) {
 			entries: []Entry{own, entryOf("cp-2", "other", 11, testkeys.Parse(testkeys.P521()).As(signing.Active), c.As(signing.Next))},
 			want:    []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey}, blocks: check.Changes | check.Makes | check.Reissues,
 		},
+		"of another cluster, on one host of three": {
+			reason: "it was told to take keys with which another cluster's tokens are valid here", entries: []Entry{own, other, foreign},
+			want:   []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey, check.HostLacksKey},
+			remedy: "if that of host cp-3 is: stop our process there, move the file away, keys forget cp-3, and bring the ring of host cp-1 there",
+			blocks: check.Changes | check.Makes | check.Reissues | check.Uses,
+		},
+		"of another cluster, on two of three": {
+			reason: "it signed on, with a key that no other host has", entries: []Entry{own, on("cp-2", foreign), foreign},
+			want: []string{
+				check.RingForked, check.RingMissing, check.RingDropped, check.RingForked, check.RingMissing, check.RingDropped, check.NoNextKey,
+			},
+			remedy: "if that of host cp-1 is: stop our process there, move the file away, keys forget cp-1, and bring the ring of host cp-2 there",
+			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
+		},
+		"of another cluster, and this one is not published": {
+			reason: "it signs on", entries: []Entry{foreign},
+			want:   []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey, check.HostLacksKey},
+			blocks: check.Changes | check.Makes | check.Reissues | check.Uses,
+		},
 		"restored": {
 			reason: "an older file than the one that this host has used: every check was green", entries: []Entry{newest("cp-1")},
 			want:   []string{check.RingRestored, check.RingDropped},
+			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
+		},
+		"restored, and two hosts have the ring": {
+			reason: "the first one by name may be dead", entries: []Entry{newest("cp-1"), newest("cp-2"), newest("cp-3")},
+			want:   []string{check.RingRestored, check.RingDropped}, remedy: "bring the ring of host cp-2 or cp-3 here (keys import)",
 			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
 		},
 		"all restored": {
@@ -209,6 +236,9 @@ func TestStand(t *testing.T) {
 			}
 			codes = slices.Compact(codes)
 			testutil.Check(t, tc.reason+": facts", tc.want, codes)
+			if len(stands.Facts) > 0 && !strings.Contains(stands.Facts[0].Remedy, tc.remedy) {
+				t.Errorf("%s: remedy %q, want %q", tc.reason, stands.Facts[0].Remedy, tc.remedy)
+			}
 			if blocks != tc.blocks {
 				t.Errorf("%s: blocked is %b, want %b", tc.reason, blocks, tc.blocks)
 			}
@@ -256,20 +286,24 @@ func TestRefuses(t *testing.T) {
 func TestActive(t *testing.T) {
 	t.Parallel()
 	late := File{Host: "cp-2", State: stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))}
+	check := func(when string, p Published, active string, signs, settled bool) {
+		t.Helper()
+		s := Stand(late, p)
+		if by, since := s.ByRevocation(epoch); s.Active() != active || by != signs || since != settled {
+			t.Errorf("%s: %s signs, by a revocation: %t, for a day: %t", when, s.Active(), by, since)
+		}
+	}
 	p := Published{Entries: []Entry{entryOf("cp-1", "main", 5, retired(a()), c().As(signing.Active), b().As(signing.Next))}}
-	if s := Stand(late, p); s.Active() != c().ID() || s.ByRevocation() {
-		t.Errorf("%s signs, by a revocation: %t", s.Active(), s.ByRevocation())
-	}
-	p.Removed = revoked(c())
-	if s := Stand(late, p); s.Active() != b().ID() || !s.ByRevocation() {
-		t.Errorf("once it is revoked %s signs, by a revocation: %t", s.Active(), s.ByRevocation())
-	}
-	after := stateOf("main", 6, b().As(signing.Active))
-	after.Keys[0].ByRevocation = true
-	p.Entries[0] = EntryOf(after)
-	p.Entries[0].Host = "cp-1"
-	if s := Stand(late, p); s.Active() != b().ID() || !s.ByRevocation() {
-		t.Errorf("once the file is changed %s signs, by a revocation: %t", s.Active(), s.ByRevocation())
+	check("rotated", p, c().ID(), false, false)
+	p.Entries[0].Changed, p.Removed = epoch.Add(-48*time.Hour), revoked(c())
+	check("revoked just now, long after the last rotation", p, b().ID(), true, false)
+	for age, settled := range map[time.Duration]bool{-time.Hour: false, time.Hour: false, 48 * time.Hour: true} {
+		after := stateOf("main", 6, b().As(signing.Active), a().As(signing.Next))
+		after.Keys[0].ByRevocation, after.Keys[0].ActivatedAt = true, epoch.Add(-age)
+		after.Keys[1].PublishedAt = epoch // by keys next
+		p.Entries[0] = EntryOf(after)
+		p.Entries[0].Host = "cp-1"
+		check(fmt.Sprintf("the file was changed %s ago", age), p, b().ID(), true, settled)
 	}
 }
 
@@ -278,7 +312,8 @@ func TestForks(t *testing.T) {
 	t.Parallel()
 	own := File{Host: "cp-1", State: stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))}
 	late := entryOf("cp-3", "main", 3, b().As(signing.Active), a().As(signing.Next))
-	p := Published{Entries: []Entry{entryOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next)), late}}
+	nothing := Entry{Host: "cp-4", History: []string{"1:x"}} // no key signs there
+	p := Published{Entries: []Entry{entryOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next)), late, nothing}}
 	for _, file := range []File{own, {Host: "cp-1", Err: fs.ErrNotExist}, {}} {
 		if s := Stand(file, p); s.Forks() != nil || s.Active() != a().ID() {
 			t.Errorf("beside a late host: %v, %s signs", s.Forks(), s.Active())

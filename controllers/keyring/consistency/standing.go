@@ -6,6 +6,7 @@ package consistency
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"sa-controller-manager/internal/check"
@@ -53,13 +54,13 @@ type Standing struct {
 //	it has it, and its process cannot sign with it          active-key-away, host-cannot-sign
 func Stand(file File, p Published, use ...ring.Key) *Standing {
 	s := &Standing{file: file, p: p}
+	s.newest, _ = p.Entry(file.Host)
 	if file.Host != "" && file.Err == nil {
 		s.newest = EntryOf(file.State)
 		s.newest.Host = file.Host
 	}
-	base := s.base()
 	for _, entry := range p.Entries {
-		if entry.Generation > s.newest.Generation && related(base, entry.History) {
+		if entry.version() != "" && (s.newest.version() == "" || s.beats(entry, s.newest)) {
 			s.newest = entry
 		}
 	}
@@ -70,37 +71,26 @@ func Stand(file File, p Published, use ...ring.Key) *Standing {
 	return s
 }
 
-// base returns the history of the ring that this is about: that of the file, of this host, or of most hosts. A ring that
-// has nothing in common with it is of another cluster, whatever its generation is.
-func (s *Standing) base() (base []string) {
-	if s.newest.version() != "" {
-		return s.newest.History
+// beats reports whether a ring goes on where it differs from another one, which then signs nothing without its key. Of two
+// that are forked, or of two clusters, the one that more hosts have does; of two equal ones that have come from one, the
+// one that was changed more often.
+func (s *Standing) beats(entry, other Entry) bool {
+	state := ring.State{History: other.History}
+	if is := relate(state, entry); is != apart {
+		return is == newer
 	}
-	if own, known := s.p.Entry(s.file.Host); known {
-		return own.History
-	}
-	most := 0
-	for _, entry := range s.p.Entries {
-		if hosts := s.side(entry.History); hosts > most {
-			base, most = entry.History, hosts
-		}
-	}
-	return base
+	theirs, ours := s.side(entry.History), s.side(other.History)
+	return theirs > ours || theirs == ours && entry.Generation > other.Generation && slices.ContainsFunc(entry.History, state.Knows)
 }
 
-// side counts the hosts whose rings and the one with this history have come from one another.
+// side counts the hosts whose rings and the one with this history have come from one another. One has it, published or not.
 func (s *Standing) side(history []string) (hosts int) {
 	for _, entry := range s.p.Entries {
 		if relate(ring.State{History: history}, entry) != apart {
 			hosts++
 		}
 	}
-	return hosts
-}
-
-// related reports whether two rings have come from one.
-func related(a, b []string) bool {
-	return slices.ContainsFunc(a, func(version string) bool { return slices.Contains(b, version) })
+	return max(hosts, 1)
 }
 
 func (s *Standing) add(code string, args check.KeyArgs) check.KeyFact {
@@ -130,8 +120,8 @@ func (s *Standing) ownFile() {
 		if s.file.Err != nil || entry.version() == "" {
 			continue
 		}
-		is := relate(state, entry)
-		args := check.KeyArgs{Host: entry.Host, Their: entry.Generation, Key: entry.active(s.p)}
+		is, yields := relate(state, entry), s.beats(entry, EntryOf(state))
+		args := check.KeyArgs{Host: entry.Host, Their: entry.Generation, Key: entry.active(s.p), Way: s.together(is, entry, yields)}
 		switch other := !s.mine(entry); {
 		case is == older:
 			continue
@@ -146,9 +136,8 @@ func (s *Standing) ownFile() {
 		if _, ok := state.Key(args.Key); !ok && args.Key != "" && !fallen {
 			s.add(check.RingMissing, args)
 		}
-		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && s.yields(is, entry) {
-			args.Key, args.Way = signs, "bring that one here (keys import, or keys import --join-fork if that is refused)"
-			if fallen {
+		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && yields {
+			if args.Key = signs; fallen {
 				args.Way = s.wayBack()
 			}
 			s.add(check.RingDropped, args)
@@ -164,15 +153,22 @@ func (s *Standing) ownFile() {
 	}
 }
 
-// yields reports whether this host stops signing where an entry lacks its key. Of two rings that are forked, the one that
-// more hosts have goes on, of two equal ones the one that was changed more often.
-func (s *Standing) yields(is relation, entry Entry) bool {
-	state := s.file.State
-	if is == newer || !related(state.History, entry.History) {
-		return is == newer
+// together says how this host and that of an entry get the same ring. Of two that are forked the one that goes on takes the
+// keys of the other. One of another cluster goes away: with its keys every kube-apiserver would accept the tokens of that.
+func (s *Standing) together(is relation, entry Entry, yields bool) string {
+	alike := func(key ring.Key) bool { return entry.Keys[key.ID] != "" }
+	on, other := s.file.Host, entry.Host
+	if yields {
+		on, other = other, on
 	}
-	ours, theirs := s.side(state.History), s.side(entry.History)
-	return theirs > ours || theirs == ours && entry.Generation > state.Generation
+	switch state := s.file.State; {
+	case is == newer:
+		return "bring that one here (keys import)"
+	case slices.ContainsFunc(entry.History, state.Knows) || slices.ContainsFunc(state.Keys, alike):
+		return fmt.Sprintf("on host %s take the keys of that of host %[2]s (keys import --join-fork), then bring the result to %[2]s", on, other)
+	}
+	return fmt.Sprintf("one is of another cluster; if that of host %[2]s is: stop our process there, move the file away, keys forget %[2]s, "+
+		"and bring the ring of host %[1]s there (keys import)", on, other)
 }
 
 // mine reports whether the entry is of this file. One of another process of this host may be of another file, such as
@@ -187,19 +183,19 @@ func (s *Standing) wayBack() string {
 		return fmt.Sprintf("bring the ring of host %s here (keys import)", host)
 	}
 	return "no other host has it: put the newest copy back (keys import), such as the file beside it that ends with .previous; if there " +
-		"is none, keys " +
-		"import --accept-older of a copy, or of the file itself, makes that the newest"
+		"is none, keys import --accept-older of a copy, or of the file itself, makes that the newest"
 }
 
-// Holder returns another host that has the ring that this one has used, "" if there is none.
+// Holder returns the other hosts that have the ring that this one has used, "" if there is none.
 func (s *Standing) Holder() string {
 	own, _ := s.p.Entry(s.file.Host)
+	var hosts []string
 	for _, entry := range s.p.Entries {
 		if entry.Host != own.Host && entry.File == "" && slices.Contains(entry.History, own.version()) {
-			return entry.Host
+			hosts = append(hosts, entry.Host)
 		}
 	}
-	return ""
+	return strings.Join(hosts, " or ")
 }
 
 // hosts finds what keeps a host from following the newest ring.
@@ -286,9 +282,11 @@ const settled = 24 * time.Hour
 // the process of this host reads its file by itself.
 func (s *Standing) Findings(now time.Time) []check.Finding {
 	var findings []check.Finding
+	age := now.Sub(s.newest.Changed)
+	lately := age > -time.Minute && age <= settled // times are rounded up
 	for _, fact := range s.Facts {
 		code := fact.Code
-		arrives := s.Lately(now) || fact.Host == s.file.Host
+		arrives := lately || fact.Host == s.file.Host
 		if code == check.HostCannotSign || arrives && code == check.HostLacksKey {
 			continue
 		}
@@ -306,8 +304,8 @@ func (s *Standing) Active() string { return s.newest.active(s.p) }
 func (s *Standing) Forks() map[string]string {
 	forks := map[string]string{s.newest.Host: s.Active()}
 	for _, entry := range s.p.Entries {
-		if entry.version() != "" && !slices.Contains(s.newest.History, entry.version()) {
-			forks[entry.Host] = entry.active(s.p)
+		if signs := entry.active(s.p); signs != "" && !slices.Contains(s.newest.History, entry.version()) {
+			forks[entry.Host] = signs
 		}
 	}
 	if len(forks) == 1 {
@@ -322,15 +320,12 @@ func (s *Standing) Follows() bool {
 	return len(s.p.Entries) == 0 || slices.ContainsFunc(s.p.Entries, follows)
 }
 
-// Lately reports whether the active or the next key of the newest ring was replaced within a day.
-func (s *Standing) Lately(now time.Time) bool {
-	age := now.Sub(s.newest.Changed)
-	return age > -time.Minute && age <= settled // times are rounded up
-}
-
-// ByRevocation reports whether Active signs because another key was revoked.
-func (s *Standing) ByRevocation() bool {
-	return s.newest.ByRevocation || s.Active() != s.newest.key(signing.Active)
+// ByRevocation reports whether Active signs because another key was revoked, and whether the newest ring itself says so
+// for more than a day: then the same command again may be about another leak. A time that has not come yet is of a clock
+// that is ahead, and says no such thing.
+func (s *Standing) ByRevocation(now time.Time) (signs, long bool) {
+	since, followed := s.newest.ByRevocation, s.Active() == s.newest.key(signing.Active)
+	return !followed || !since.IsZero(), followed && !since.IsZero() && now.Sub(since) > settled
 }
 
 // Fallen returns the fact that the file is not the ring that this host has used, nor a newer one.

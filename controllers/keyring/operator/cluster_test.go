@@ -51,6 +51,31 @@ func (w *world) serve(hosts []string, addresses ...string) {
 	w.must(err)
 }
 
+// passing is a clock that goes on by what is waited for, after a call of meanwhile.
+type passing struct {
+	*clocktesting.FakeClock
+
+	meanwhile func()
+}
+
+func (c passing) After(d time.Duration) <-chan time.Time {
+	after := c.FakeClock.After(d)
+	c.meanwhile()
+	c.Step(d)
+	return after
+}
+
+// renew renews the identity Lease of a kube-apiserver.
+func (w *world) renew(host string) {
+	w.t.Helper()
+	leases := w.kube.CoordinationV1().Leases("kube-system")
+	lease, err := leases.Get(w.t.Context(), "apiserver-"+host, metav1.GetOptions{})
+	w.must(err)
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: lease.Spec.RenewTime.Add(10 * time.Second)}
+	_, err = leases.Update(w.t.Context(), lease, metav1.UpdateOptions{})
+	w.must(err)
+}
+
 // TestForgottenAPIServer: kube-apiservers without a flag are found, and one that cannot be asked
 // blocks the step, by the name of its host.
 func TestForgottenAPIServer(t *testing.T) {
@@ -96,10 +121,14 @@ func TestForgottenAPIServer(t *testing.T) {
 		} {
 			w.Cluster.Others, w.Cluster.dialled = nil, false // each is a process of its own
 			refusedWith(t, command(), want)
+			w.Clock = passing{w.clock, func() {}}
 			if err := command("cp-2"); err != nil {
 				t.Errorf("command %d without the host that is gone: %v", i, err)
 			}
 		}
+		w.Clock = passing{w.clock, func() { w.renew("cp-1") }}
+		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}, Without: []string{"cp-1"}})
+		refusedWith(t, err, "revoked, but: kube-apiserver lives on host cp-1: leave out --without-host=cp-1")
 	})
 }
 
@@ -202,6 +231,7 @@ func TestHostThatIsAway(t *testing.T) {
 	w.edit(func(p *consistency.Published) { p.Entries = p.Entries[:1] })
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
 	refusedWith(t, err, "kube-apiserver runs on host cp-3, which publishes no key ring")
+	w.Clock = passing{w.clock, func() {}}
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true, Without: []string{"cp-3"}})
 	w.must(err)
 }

@@ -25,9 +25,11 @@ import (
 
 const (
 	// nudgeInterval is the interval at which kube-apiservers are asked whether they still have a revoked key,
-	// and revokeWait how long those are waited for that have an external signer.
+	// and revokeWait how long those are waited for that have an external signer. One that lives renews its identity Lease
+	// within renewals.
 	nudgeInterval = 500 * time.Millisecond
 	revokeWait    = 30 * time.Second
+	renewals      = 15 * time.Second
 )
 
 // RevokeOptions select keys, and what is asked.
@@ -104,6 +106,7 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 // activeKey returns the key that --active is for, none if that signs because another one has just been revoked.
 func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids []string, note string, err error) {
 	active, forks := stands.Active(), stands.Forks()
+	by, long := stands.ByRevocation(o.Clock.Now())
 	switch {
 	case o.Cluster == nil:
 		return nil, "", fmt.Errorf("it is not known which key signs: %w", errNoCluster)
@@ -112,12 +115,11 @@ func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids [
 			"name those that have leaked (keys revoke KEY-ID)")
 	case active == "":
 		return nil, "", cmp.Or(unknown, errors.New("no key signs: there is none left, or no key ring"))
-	case stands.ByRevocation() && !stands.Lately(o.Clock.Now()):
+	case long:
 		return nil, "", ring.Refuse(fmt.Sprintf("nothing is revoked: key %s signs since another one was revoked, more than a day ago", active),
 			"if it has leaked too: keys revoke "+active)
-	case stands.ByRevocation():
-		return nil, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked; if it has leaked too: keys revoke %s",
-			active, active), nil
+	case by:
+		return nil, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked", active), nil
 	}
 	return []string{active}, "the key that signs is " + active, nil
 }
@@ -197,13 +199,31 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 			findings = append(findings, fact.Finding)
 		}
 		if len(findings) == 0 {
-			return notes, unasked
+			return notes, errors.Join(unasked, o.gone(ctx, without))
 		}
 		if !signer || o.Clock.Since(begun) > revokeWait || !o.sleep(ctx, nudgeInterval) {
 			return notes, errors.Join(check.Error(findings, ""), unasked)
 		}
 		o.Progress(findings[0].Message, 0)
 	}
+}
+
+// gone returns an error for each host whose kube-apiserver renews its identity Lease, as it does every 10 s: that it was left
+// out by mistake would not show where servers have no Node's address.
+func (o *Operator) gone(ctx context.Context, hosts []string) error {
+	before, err := apiservers.Renewals(ctx, o.Cluster.Client)
+	if err != nil || !slices.ContainsFunc(hosts, func(host string) bool { return before[host] != "" }) {
+		return err
+	}
+	o.Progress(fmt.Sprintf("whether kube-apiserver lives on %q", hosts), renewals)
+	o.sleep(ctx, renewals)
+	after, err := apiservers.Renewals(ctx, o.Cluster.Client)
+	for _, host := range hosts {
+		if after[host] > before[host] {
+			err = errors.Join(err, ring.Refuse("kube-apiserver lives on host "+host, "leave out --without-host="+host))
+		}
+	}
+	return err
 }
 
 // Accepting returns the facts about the kube-apiservers that accept a revoked key, and about those that could not be

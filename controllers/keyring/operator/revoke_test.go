@@ -8,12 +8,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/ring"
 )
 
 // TestRevokeInTrouble: what keeps a revocation from being complete is named, each time.
@@ -37,6 +39,17 @@ func TestRevokeInTrouble(t *testing.T) {
 		"claimed, run again": {
 			reason: "it said nothing the second time", change: func(_ *testing.T, w *world) { claimed(w) },
 			options: RevokeOptions{IDs: []string{rsaID}}, again: true, want: "host cp-3 is making generation 16", leaves: rsaID,
+		},
+		"published from a restored host, a day after the last rotation": {
+			reason: "it was refused for ever, and named the next key, which is good",
+			change: func(_ *testing.T, w *world) {
+				w.edit(func(p *consistency.Published) {
+					p.Removed = ring.Revocations{{ID: rsaID, Digest: rsaID, Reason: ring.Revoked}}
+				})
+				w.clock.Step(48 * time.Hour)
+			},
+			options: RevokeOptions{Active: true}, want: "nothing more is revoked: key " + p256ID + " signs because another one was revoked\n",
+			leaves: p256ID,
 		},
 		"the Secret is full": {
 			reason: "nothing was revoked, because the hosts could not be recorded",

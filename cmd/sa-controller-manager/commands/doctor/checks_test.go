@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 )
@@ -56,11 +59,20 @@ func TestToken(t *testing.T) {
 			objects: []runtime.Object{withKey("a", "x"), withKey("b", "x"), withKey("c", "y"), withKey("d", "")},
 			want:    []string{"secret-key-unknown: shop/a, shop/b", "secret-key-unknown: shop/c"},
 		},
+		"RevokedKey": {
+			reason: "the token controller fills the Secret again", objects: []runtime.Object{withKey("a", "x"), revoked("x")},
+		},
 		"NoReview": {reason: "an error is no finding", change: failing("create", "tokenreviews"), wantErr: "reviewed: the API is down"},
 		"NoKeys": {reason: "no JWKS", change: func(_ *testing.T, c *cluster, _ *fake.Clientset) {
 			c.Get = func(context.Context, string) ([]byte, error) { return []byte("{}"), nil }
 		}, wantErr: "the document holds no key"},
 	})
+}
+
+// revoked publishes that a key is.
+func revoked(id string) runtime.Object {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: consistency.SecretName}, Data: stateobject.Stamp(
+		map[string][]byte{"removed": fmt.Appendf(nil, `[{"id":%q,"digest":%q,"reason":"revoked"}]`, id, id)})}
 }
 
 func TestKeys(t *testing.T) {
@@ -79,6 +91,10 @@ func TestKeys(t *testing.T) {
 		"Known": {reason: "kube-apiserver may have more", change: files("known")},
 		"Strange": {reason: "tokens are refused", change: files("known", "mine"), want: []string{"key-not-accepted: it lacks the key " +
 			"of --service-account-key-file=mine.pem"}},
+		"Revoked": {
+			reason: "the remedy gave a key that has leaked back to kube-apiserver", change: files("known", "mine"),
+			objects: []runtime.Object{revoked("mine")},
+		},
 	})
 }
 

@@ -49,13 +49,20 @@ func (c *cluster) checkToken(ctx context.Context) (found check.Result, err error
 	if err != nil {
 		return found, err
 	}
+	rings, err := consistency.Fetch(ctx, c.Client)
+	if err != nil {
+		return found, err
+	}
 	secrets, err := c.tokenSecrets(ctx)
 	found.Note = fmt.Sprintf("tried a fresh token of %s/%s; keys that kube-apiserver verifies with: %d", c.Namespace, c.Account, len(ids))
 	unknown := map[string][]string{}
 	for _, secret := range secrets {
-		// For a token without a key ID kube-apiserver tries every key.
-		if secret.Token != nil && secret.Token.KeyID() != "" && !secret.Terminating() && !ids.Has(secret.Token.KeyID()) {
-			unknown[secret.Token.KeyID()] = append(unknown[secret.Token.KeyID()], secret.name())
+		if secret.Token == nil || secret.Terminating() {
+			continue
+		}
+		// For a token without a key ID kube-apiserver tries every key. It must not have a revoked one.
+		if id := secret.Token.KeyID(); id != "" && !ids.Has(id) && !rings.RevokedID(id) {
+			unknown[id] = append(unknown[id], secret.name())
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(unknown)) {
@@ -120,9 +127,15 @@ func (c *cluster) checkKeys(ctx context.Context) (check.Result, error) {
 	if err != nil {
 		return check.Result{}, err
 	}
+	rings, err := consistency.Fetch(ctx, c.Client)
+	if err != nil {
+		return check.Result{}, err
+	}
 	wanted := map[string]string{}
 	for _, key := range c.Keys {
-		wanted[key.ID] = "of " + key.Origin
+		if !rings.Removed.Has(key.PublicKey) { // it must not get that back
+			wanted[key.ID] = "of " + key.Origin
+		}
 	}
 	return check.Result{Findings: lacking("kube-apiserver", ids, wanted), Note: fmt.Sprintf("keys compared: %d", len(wanted))}, nil
 }

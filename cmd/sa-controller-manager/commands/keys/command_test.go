@@ -23,6 +23,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
@@ -203,6 +204,20 @@ func TestKeysListAsks(t *testing.T) {
 	}
 }
 
+// TestKeysForget: a host whose file is lost is given up where it was, or on a workstation that has no file.
+func TestKeysForget(t *testing.T) {
+	t.Parallel()
+	kube := clitest.NewKubeClient(func(string) string { return "" })
+	testutil.Must(t, consistency.Edit(t.Context(), kube, func(p *consistency.Published) error {
+		p.Entries = []consistency.Entry{{Host: "cp-3", History: []string{"1:main"}}}
+		return nil
+	}))
+	client := func(*options.Connection) (kubernetes.Interface, error) { return kube, nil }
+	goThrough(t, client, filepath.Join(t.TempDir(), "ring.json"), []step{
+		{[]string{"forget", "cp-3"}, 0, ""}, {[]string{"forget", "cp-3"}, 0, `Nothing was changed: no host "cp-3" is known`},
+	})
+}
+
 // TestKeysRevoke: a key goes after a yes on a terminal or by --yes, and not otherwise. Then it is not known
 // what kube-apiserver says, because it cannot be asked.
 func TestKeysRevoke(t *testing.T) {
@@ -284,6 +299,32 @@ func TestExportKubeadm(t *testing.T) {
 	if private := testkeys.Parse(read("sa.key")).ID(); err != nil || len(public) != 2 || private != public[0].ID {
 		t.Errorf("sa.pub has %d keys (%v), and sa.key %s", len(public), err, private)
 	}
+	pub := read("sa.pub")
+	refuses := func(why string, spoil func(ring.State) ring.State) {
+		t.Helper()
+		spoiled := ring.At(filepath.Join(t.TempDir(), "ring.json"))
+		data, err := os.ReadFile(file)
+		testutil.Must(t, err)
+		testutil.Must(t, os.WriteFile(spoiled.Path(), data, 0o600))
+		testutil.Must(t, spoiled.Update(1, func(state ring.State) (ring.State, error) { return spoil(state), nil }))
+		if why == "restored" {
+			testutil.Must(t, os.Rename(spoiled.Path(), spoiled.Path()+".previous"))
+			testutil.Must(t, os.WriteFile(spoiled.Path(), data, 0o600))
+		}
+		got := keysCommand(t, spoiled.Path(), "export", "--kubeadm="+dir)
+		if after := read("sa.pub"); got.Code != 1 || !strings.Contains(got.Stderr, "nothing was written") || !bytes.Equal(after, pub) {
+			t.Errorf("%s: %+v", why, got)
+		}
+	}
+	refuses("restored", func(state ring.State) ring.State {
+		rotated, err := ring.Rotate(state, nil, time.Now())
+		testutil.Must(t, err)
+		return rotated
+	})
+	refuses("revoked", func(state ring.State) ring.State {
+		state.Revoked = ring.Revocations{ring.Revocation(state.Active().PublicKey)}
+		return state
+	})
 	modes := map[string]os.FileMode{"sa.key": 0o640, "sa.pub": 0o600}
 	for name, mode := range modes {
 		testutil.Must(t, os.Chmod(filepath.Join(dir, name), mode))

@@ -87,6 +87,11 @@ func export(stderr io.Writer, from *ring.File, directory string, newKey bool) er
 	if err != nil {
 		return err
 	}
+	// A kube-apiserver with these files would refuse the tokens of the key that signs everywhere else.
+	if !newKey && (from.PutBack(state) || state.IsRevoked(state.Active().PublicKey)) {
+		return ring.Refuse(fmt.Sprintf("nothing was written: the ring of %s (generation %d) is an older one that was put back, or its active "+
+			"key was revoked", from.Path(), state.Generation), "bring the newest one here (keys import)")
+	}
 	state = state.Effective()
 	active, path := state.Active(), filepath.Join(directory, "sa.key")
 	public, notes := exported(state)
@@ -98,8 +103,6 @@ func export(stderr io.Writer, from *ring.File, directory string, newKey bool) er
 		}
 		public, first = append(public, signs.Public()), signs.ID()
 		notes = append(notes, fmt.Sprintf("Key %s is new: copy both files to the other nodes.", signs.ID()))
-	case active.ID == "":
-		stays = "no key is left that signs"
 	case active.Signer != "":
 		signs, stays = nil, active.Signer+" has the private half of key "+active.ID
 	}

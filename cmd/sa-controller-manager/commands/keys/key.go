@@ -133,7 +133,7 @@ func Read(o *options.Keys) ([]signing.Key, error) {
 	return keys, nil
 }
 
-// ReadDue is Read without the keys of a ring that kube-apiserver may get later, as in keys list.
+// ReadDue is Read without the keys of a ring that kube-apiserver may get later, as in keys list, or must not have.
 func ReadDue(o *options.Keys, now time.Time) ([]signing.Key, error) {
 	keys, err := Read(o)
 	if err != nil || o.KeyRing == "" {
@@ -142,7 +142,7 @@ func ReadDue(o *options.Keys, now time.Time) ([]signing.Key, error) {
 	state, err := ring.At(o.KeyRing).Read()
 	later := func(key signing.Key) bool {
 		of, is := state.Key(key.ID)
-		return is && arrives(of, now)
+		return is && arrives(of, now) || state.IsRevoked(key.PublicKey)
 	}
 	return slices.DeleteFunc(keys, later), err
 }

@@ -105,7 +105,8 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	if err := cluster.Find(ctx, rings.APIServers()); err != nil {
 		r.Findings = append(r.Findings, operator.Unasked(err))
 	}
-	for _, fact := range cluster.Accepting(ctx, ring.Union(rings.Removed, state.Revoked), false) {
+	revoked := ring.Union(rings.Removed, state.Revoked)
+	for _, fact := range cluster.Accepting(ctx, revoked, false) {
 		r.Findings = append(r.Findings, fact.Finding)
 	}
 	uses, err := cluster.Uses(ctx, state.Ring())
@@ -115,8 +116,8 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	for i := range r.Keys {
 		key := &r.Keys[i]
 		key.Secrets = new(uses[key.ID])
-		if key.Role == signing.Retired {
-			continue
+		if key.Role == signing.Retired || revoked.Has(key.PublicKey) {
+			continue // no remedy may give a key that has leaked back to a kube-apiserver
 		}
 		key.Accepted = "yes"
 		if err := cluster.Accepts(ctx, key.Key.Key); err != nil {

@@ -20,7 +20,9 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
@@ -118,6 +120,16 @@ func TestReport(t *testing.T) {
 	w.must(os.Chmod(filepath.Dir(path), 0o777))
 	if r = report(); len(r.Findings) != 1 || r.Findings[0].Code != "key-directory-writable" {
 		t.Errorf("others may replace it: %+v", r)
+	}
+	// The file of a late host has a key that has leaked: no remedy gives it back to a kube-apiserver.
+	w.accepts = nil
+	w.must(consistency.Edit(t.Context(), w.Cluster.Client, func(p *consistency.Published) error {
+		p.Removed = ring.Revocations{{ID: p256ID, Digest: p256ID, Reason: ring.Revoked}}
+		return nil
+	}))
+	refused := func(f check.Finding) bool { return f.Code == "key-not-accepted" }
+	if r = report(); slices.ContainsFunc(r.Findings, refused) || r.Keys[1].Accepted != "" {
+		t.Errorf("the active key is revoked: %+v", r)
 	}
 }
 

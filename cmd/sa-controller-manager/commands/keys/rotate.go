@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -157,7 +158,7 @@ func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems)
 		if err != nil {
 			return err
 		}
-		if _, err := o.print(cmd, operator); err != nil {
+		if _, err := o.print(cmd, operator); err != nil && !errors.Is(err, fs.ErrNotExist) { // forget needs no ring
 			return fmt.Errorf("the command has done its work, but: %w", err)
 		}
 		return nil

@@ -55,7 +55,9 @@ current-context: c
 	}()
 	testutil.Check(t, "first request", "POST /apis/authentication.k8s.io/v1/tokenreviews", <-requests)
 	cancel()
-	<-answered
+	if err := <-answered; err == nil {
+		t.Error("a request that was given up has an answer")
+	}
 	testutil.Must(t, server.Lookup(t.Context()))
 	testutil.Check(t, "request after Lookup", "GET /api/v1/namespaces/kube-system/configmaps", <-requests)
 	stop()

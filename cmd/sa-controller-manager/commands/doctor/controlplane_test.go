@@ -93,7 +93,7 @@ func TestControlPlane(t *testing.T) {
 		},
 		"LeftToIt": {
 			reason: "one of the two runs it", change: leasing("a", time.Second), objects: []runtime.Object{
-				mirrorPod("kube-controller-manager", "--controllers=legacy-serviceaccount-token-cleaner-controller,serviceaccount,root-ca-cert-publisher"),
+				mirrorPod("kube-controller-manager", "--controllers=legacy-service-account-token-cleaner,serviceaccount,root-ca-cert-publisher"),
 				mirrorPod("sa-controller-manager", "--controllers=serviceaccount-token-controller"),
 			},
 		},

@@ -87,7 +87,7 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc) *commandOption
 	cmd.Flags().StringVar(&o.account, "account", o.account,
 		"ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
-		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or what users have asked for and 8760h for Pods.")
+		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or what was asked for and 8760h for Pods.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")
 	return o
 }

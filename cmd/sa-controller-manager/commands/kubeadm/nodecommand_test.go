@@ -130,7 +130,8 @@ func TestTakeoverCommand(t *testing.T) {
 
 		"Unknown": {
 			reason: "of a newer Kubernetes", kcm: []string{magic}, stdout: []string{
-				"--service-account-magic 1 - unknown ", "Not taken over: --service-account-magic=1 of kube-controller-manager: this version does not know",
+				"--service-account-magic 1 - unknown ",
+				"Not taken over: --service-account-magic=1 of kube-controller-manager: this version does not know",
 			},
 		},
 		"NoSocket": {

@@ -180,7 +180,8 @@ func TestChooseFiles(t *testing.T) {
 	p := newControlPlane(t, "v1.37")
 	p.writeSteps(t, takeover, 3)
 	p.config.KeepPlugin, p.config.Rewrite = true, true
-	p.refuses(t, "it would lose what admits Pods", Takeover, "kube-apiserver reads our webhook from files, and would refuse Pods while that ends")
+	p.refuses(t, "it would lose what admits Pods", Takeover,
+		"kube-apiserver reads our webhook from files, and would refuse Pods while that ends")
 }
 
 // TestSwitchedOff: our process is ready without files then.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes/fake"
+
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/controllers/keyring/consistency"
@@ -137,7 +138,8 @@ func TestHandbackNeedsTheAdmissionFile(t *testing.T) {
 	p.remove(t, "pki/admission.yaml")
 	p.config.SkipKeyCheck = false
 	writeFiles(t, p.dir+"/pki")
-	p.refuses(t, "", Handback, "kube-apiserver would not start: it gets back --admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
+	p.refuses(t, "", Handback,
+		"kube-apiserver would not start: it gets back --admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
 }
 
 // TestUnused: our process stays while controllers would run nowhere, or the record of what it replaces is lost.

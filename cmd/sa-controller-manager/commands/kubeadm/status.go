@@ -19,8 +19,9 @@ import (
 	"sa-controller-manager/internal/printers"
 )
 
-const statusDescription = `Print whether this control-plane node was taken over, with which flags, how our process runs, whether the patches for kubeadm upgrade are there, and what is wrong with its files. Nothing
-is changed, and the API server is not asked: "doctor" compares the nodes.`
+const statusDescription = `Print whether this control-plane node was taken over, with which flags, how our process runs,
+whether the patches for kubeadm upgrade are there, and what is wrong with its files. Nothing is
+changed, and the API server is not asked: "doctor" compares the nodes.`
 
 // Words of status.State.
 const (

@@ -257,8 +257,9 @@ func RunsHereAlone(kcm *staticpod.Manifest, own staticpod.Command) (names []stri
 			names = append(names, one.name)
 		}
 	}
-	if token := tokenController().name; here.Enabled(token) && own.Last(KeyFlag)+own.Last(KeyRingFlag) != "" && kcm.Command().Last(KeyFlag) == "" {
-		names = append(names, token)
+	signs := own.Last(KeyFlag)+own.Last(KeyRingFlag) != "" && here.Enabled(tokenController().name)
+	if signs && kcm.Command().Last(KeyFlag) == "" {
+		names = append(names, tokenController().name)
 	}
 	return names, nil
 }

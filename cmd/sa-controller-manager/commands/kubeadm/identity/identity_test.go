@@ -83,7 +83,8 @@ func TestEnsureAgain(t *testing.T) {
 		},
 		"NewServer": {
 			reason: "the certificate is good, and another one would need the CA's key",
-			change: inTurn(from("https://other:6443"), removed("ca.key")), why: "kubeconfig is written: for system:sa-controller-manager at https://other:6443",
+			change: inTurn(from("https://other:6443"), removed("ca.key")),
+			why:    "kubeconfig is written: for system:sa-controller-manager at https://other:6443",
 		},
 		"NewServingCA": {change: inTurn(newCA, from(server)), why: "kubeconfig is written", pair: true},
 		"Empty":        {change: written("identity/kubeconfig", ""), why: "kubeconfig is written"},
@@ -118,7 +119,8 @@ func TestEnsureAgain(t *testing.T) {
 		"WithAGroup": {
 			reason: "likewise", why: "it belongs to CN=system:sa-controller-manager,O=system:masters", pair: true,
 			change: func(t *testing.T, n *node) {
-				n.write(t, "identity/client.pem", n.issue(t, pkix.Name{CommonName: "system:sa-controller-manager", Organization: []string{"system:masters"}}))
+				n.write(t, "identity/client.pem", n.issue(t, pkix.Name{CommonName: "system:sa-controller-manager",
+					Organization: []string{"system:masters"}}))
 			},
 		},
 	}
@@ -196,10 +198,12 @@ func TestEnsureRefuses(t *testing.T) {
 		},
 		"FromNobody": {change: written("controller-manager.conf", "{}"), want: []string{"names no API server"}},
 		"Damaged": {
-			change: inTurn(ensured, written("identity/kubeconfig", "hello")), want: []string{"has no current context with a user; correct it, or remove it"},
+			change: inTurn(ensured, written("identity/kubeconfig", "hello")),
+			want:   []string{"has no current context with a user; correct it, or remove it"},
 		},
 		"NoContext": {
-			change: inTurn(ensured, written("identity/kubeconfig", "{}")), want: []string{"has no current context with a user; correct it, or remove it"},
+			change: inTurn(ensured, written("identity/kubeconfig", "{}")),
+			want:   []string{"has no current context with a user; correct it, or remove it"},
 		},
 		"OutIsADirectory": {change: written("identity/kubeconfig/x", ""), want: []string{"read the kubeconfig that is there", "is a directory"}},
 	}

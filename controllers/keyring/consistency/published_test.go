@@ -169,12 +169,8 @@ func TestStand(t *testing.T) {
 		},
 		"restored, and two hosts have the ring": {
 			reason: "the first one by name may be dead", entries: []Entry{newest("cp-1"), newest("cp-2"), newest("cp-3")},
-<<<<<<< HEAD
-			want: []string{check.RingRestored, check.RingDropped}, remedy: "bring the ring of host cp-2 or cp-3 here (keys import)",
-=======
 			want:   []string{check.RingRestored, check.RingDropped},
 			remedy: "bring the ring of host cp-2 or cp-3 here (keys import)",
->>>>>>> f52b
 			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
 		},
 		"all restored": {

@@ -18,8 +18,8 @@ import (
 	"sa-controller-manager/signing/ring"
 )
 
-// TestRevokeInTrouble: what keeps a revocation from being complete is named, each time.
-func TestRevokeInTrouble(t *testing.T) {
+// TestRevokeIncomplete: what keeps a revocation from being complete is named, each time.
+func TestRevokeIncomplete(t *testing.T) {
 	t.Parallel()
 	claimed := func(w *world) {
 		w.edit(func(p *consistency.Published) { p.Claim = consistency.Claim{Generation: 16, Host: "cp-3"} })

@@ -144,7 +144,7 @@ func TestStand(t *testing.T) {
 			want:    []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey}, blocks: check.Changes | check.Makes | check.Reissues,
 		},
 		"of another cluster, on one host of three": {
-			reason: "it was told to take keys with which another cluster's tokens are valid here", entries: []Entry{own, other, foreign},
+			reason: "the remedy was to take keys with which another cluster's tokens are valid here", entries: []Entry{own, other, foreign},
 			want:   []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey, check.HostLacksKey},
 			remedy: "if that of host cp-3 is: stop our process there, move the file away, keys forget cp-3, and bring the ring of host cp-1 there",
 			blocks: check.Changes | check.Makes | check.Reissues | check.Uses,

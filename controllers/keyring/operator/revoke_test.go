@@ -41,7 +41,7 @@ func TestRevokeIncomplete(t *testing.T) {
 			options: RevokeOptions{IDs: []string{rsaID}}, again: true, want: "host cp-3 is making generation 16", leaves: rsaID,
 		},
 		"published from a restored host, a day after the last rotation": {
-			reason: "it was refused for ever, and named the next key, which is good",
+			reason: "it was always refused, and named the next key, which is good",
 			change: func(_ *testing.T, w *world) {
 				w.edit(func(p *consistency.Published) {
 					p.Removed = ring.Revocations{{ID: rsaID, Digest: rsaID, Reason: ring.Revoked}}

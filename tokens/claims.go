@@ -84,11 +84,11 @@ func boundClaims(request BoundRequest, now time.Time, tokenID string) map[string
 	return map[string]any{
 		claims.Issuer:   request.Issuer,
 		claims.Subject:  request.Account.Subject(),
-		claims.IssuedAt: now.Unix(),
+		claims.IssuedAt: now.Add(-request.Skew).Unix(),
 		claims.TokenID:  tokenID,
 		claims.Audience: request.Audiences,
-		"nbf":           now.Unix(),
-		"exp":           now.Add(request.Lifetime).Unix(),
+		"nbf":           now.Add(-request.Skew).Unix(),
+		"exp":           now.Add(request.Lifetime + request.Skew).Unix(),
 		claims.Kubernetes: map[string]any{
 			"namespace": request.Account.Namespace,
 			"serviceaccount": map[string]string{

@@ -69,6 +69,8 @@ type BoundRequest struct {
 	Account   Account
 	Audiences []string
 	Lifetime  time.Duration // rounded down to seconds
+	// Skew is by how much kube-apiserver's clock may differ: the token is valid for as long before and afterwards.
+	Skew time.Duration
 }
 
 // Bound issues a token like that of a TokenRequest which is bound to its account only.

@@ -27,6 +27,9 @@ const (
 	// probeAudience is used for nothing else, so a leaked probe opens nothing.
 	probeAudience = "sa-controller-manager/key-probe"
 	probeLifetime = 2 * time.Minute
+
+	// probeSkew is so long that a wrong clock does not look like a key that kube-apiserver refuses.
+	probeSkew = time.Hour
 )
 
 // refusal is the error of a token that kube-apiserver has refused.
@@ -99,6 +102,7 @@ func proveAs(
 		Account:   holder,
 		Audiences: []string{probeAudience},
 		Lifetime:  probeLifetime,
+		Skew:      probeSkew,
 	})
 	if err != nil {
 		return fmt.Errorf("sign a token to prove key %s: %w", key.ID(), err)

@@ -50,7 +50,8 @@ func TestTheProbe(t *testing.T) {
 		now := float64(time.Now().Unix())
 		testutil.Check(t, "claims", jwt.MapClaims{
 			"iss": testIssuer, "sub": "system:serviceaccount:kube-system:default", "aud": []any{"sa-controller-manager/key-probe"},
-			"iat": now, "nbf": now, "exp": now + 120,
+			// A wrong clock is no refusal of the key.
+			"iat": now - 3600, "nbf": now - 3600, "exp": now + 120 + 3600,
 			"kubernetes.io": map[string]any{
 				"namespace":      "kube-system",
 				"serviceaccount": map[string]any{"name": "default", "uid": "uid-of-default"},

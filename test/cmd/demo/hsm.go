@@ -104,9 +104,8 @@ func (d *hsm) importedLeaks(ctx context.Context) error {
 	dead := d.load.Forget(leaked)
 	// The other host gets no copy: it reads of the revocation in the published ring.
 	begun := time.Now()
-	if err := d.keys(ctx, "revoke "+leaked+" --yes"+d.without); err != nil {
-		return err
-	}
+	done := make(chan error, 1) // the command goes on to find out whether the host that is left out lives
+	go func() { done <- d.keys(ctx, "revoke "+leaked+" --yes"+d.without) }()
 	for _, h := range d.live() {
 		for _, token := range dead {
 			if err := await.Poll(ctx, func(ctx context.Context) error {
@@ -120,6 +119,9 @@ func (d *hsm) importedLeaks(ctx context.Context) error {
 		}
 	}
 	took := time.Since(begun)
+	if err := <-done; err != nil {
+		return err
+	}
 	d.notef("revoked", "%s: %d hosts refuse %d tokens of it after %s", leaked, len(d.live()), len(dead), rounded(took))
 	if len(dead) < 2 || took > refusedWithin {
 		return fmt.Errorf("the hosts have refused %d tokens of %s after %s, want two after %s at most", len(dead), leaked, rounded(took),

@@ -5,7 +5,6 @@ package identity
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -155,10 +154,9 @@ func (c Config) ensureFiles(ca *authority, to *clientcmdapi.Cluster) error {
 	if err == nil {
 		cluster, user = current(config)
 	}
-	// What we write is never damaged: this is the operator's.
+	// What we write is never damaged: this is the operator's. The error of its text is left out, which may quote a key.
 	if there, _ := os.ReadFile(c.path(kubeconfigFile)); len(bytes.TrimSpace(there)) > 0 && user == nil {
-		return fmt.Errorf("%s has no current context with a user; correct it, or remove it for one of ours: %w", c.path(kubeconfigFile), cmp.Or(
-			err, errors.New("it is left as it is")))
+		return fmt.Errorf("%s has no current context with a user; correct it, or remove it for one of ours", c.path(kubeconfigFile))
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the kubeconfig that is there: %w", err)
 	}

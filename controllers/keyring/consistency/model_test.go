@@ -254,7 +254,7 @@ func (m *model) sign(h *modelHost) {
 	if active == nil || active.Signer() != "" && !h.helper || m.stand(file, h.fetched).Refuses(check.Signs) != nil {
 		return
 	}
-	if !m.begun[active.ID()] && (h.fetched.Removed.Has(h.loaded.Active().PublicKey) || h.loaded.IsRevoked(h.loaded.Active().PublicKey)) {
+	if !m.begun[active.ID()] && (h.fetched.Removed.Has(h.loaded.Active().PublicKey) || h.loaded.Revoked.Has(h.loaded.Active().PublicKey)) {
 		m.excuseAll(active.ID()) // each host goes on with its own next key
 	}
 	m.tokens = append(slices.DeleteFunc(m.tokens, func(t modelToken) bool { return t.key.ID == active.ID() || !t.expires.After(m.now) }),

@@ -73,7 +73,7 @@ func (c *Cluster) Find(ctx context.Context, hosts []string, without ...string) e
 		if at, err := url.Parse(server.URL); err == nil {
 			host = owners[at.Hostname()]
 		}
-		if host == "" {
+		if host == "" && len(asked) > 1 {
 			if own, err := apiservers.OwnAddress(ctx, server.Client); err == nil {
 				host, name = owners[own.Addr().String()], own.String() // one that has two URLs is one
 			}

@@ -603,7 +603,7 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 		{func() { w.publishes = nil }, "https://cp-2:6443 accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
 		{func() { second.jwks = new("{") }, "https://cp-2:6443: it is not known which keys it accepts: read kube-apiserver's keys at " +
 			"/openid/v1/jwks: "},
-		// Its issuer is no https URL: no key set was found, and revoke refused for ever.
+		// Its issuer is no https URL: no key set was found, and a revocation never succeeded.
 		{func() { second.jwks = new("") }, "https://cp-2:6443 accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
 	} {
 		step.change()

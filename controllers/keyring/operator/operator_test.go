@@ -420,7 +420,7 @@ func TestImportOfAStranger(t *testing.T) {
 		p.Entries = append(p.Entries, entry)
 	})
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
-	refusedWith(t, err, "rings are forked, and several keys sign, by host: map[cp-1:"+p256ID+" cp-3:"+rsaID+"]")
+	refusedWith(t, err, "rings are forked, and several keys sign (cp-1: "+p256ID+", cp-3: "+rsaID+")")
 	if p := w.published(); len(p.Removed) > 0 {
 		t.Errorf("revoked: %+v", p.Removed)
 	}
@@ -564,7 +564,7 @@ func TestRevoke(t *testing.T) {
 		w.must(err)
 		state := w.state()
 		next, _ := state.Next()
-		if state.Active().ID != p256ID || next.Kind() != "RSA-2048" || !state.IsRevoked(other) {
+		if state.Active().ID != p256ID || next.Kind() != "RSA-2048" || !state.Revoked.Has(other) {
 			t.Errorf("%s signs, the next key is a %s, removed: %+v", state.Active().ID, next.Kind(), state.Removed)
 		}
 		if p := w.published(); len(p.Removed) != 1 || p.Removed[0].ID != rsaID {
@@ -601,8 +601,10 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 	}{
 		{func() {}, "the kube-apiserver of --kubeconfig accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
 		{func() { w.publishes = nil }, "https://cp-2:6443 accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
-		{func() { second.silent = true }, "https://cp-2:6443: it is not known which keys it accepts: read kube-apiserver's keys at " +
+		{func() { second.jwks = new("{") }, "https://cp-2:6443: it is not known which keys it accepts: read kube-apiserver's keys at " +
 			"/openid/v1/jwks: "},
+		// Its issuer is no https URL: no key set was found, and a revocation never succeeded.
+		{func() { second.jwks = new("") }, "https://cp-2:6443 accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
 	} {
 		step.change()
 		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
@@ -611,8 +613,11 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 			t.Error("the key is in the ring")
 		}
 	}
-	second.publishes, second.silent = nil, false
+	second.accepts = []string{p256ID}
 	_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
+	w.must(err)
+	second.publishes, second.jwks = nil, nil
+	_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
 	w.must(err)
 	w.Cluster = nil
 	before := w.state()

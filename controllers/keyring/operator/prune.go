@@ -75,12 +75,8 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 		published = *p
 		return nil
 	}
-	if o.File.IsDryRun() {
-		err = follow(&published)
-	} else {
-		err = consistency.Edit(ctx, o.Cluster.Client, follow)
-	}
-	if err != nil {
+	_ = follow(&published) // a dry run edits nothing
+	if err := o.edit(ctx, follow); err != nil {
 		return nil, err
 	}
 	usages := map[string]ring.Usage{}

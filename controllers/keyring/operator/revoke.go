@@ -6,14 +6,11 @@ package operator
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	"sa-controller-manager/controllers/keyprobe"
@@ -110,9 +107,8 @@ func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids [
 	switch {
 	case o.Cluster == nil:
 		return nil, "", fmt.Errorf("it is not known which key signs: %w", errNoCluster)
-	case forks != nil:
-		return nil, "", ring.Refuse(fmt.Sprintf("rings are forked, and several keys sign, by host: %v", forks),
-			"name those that have leaked (keys revoke KEY-ID)")
+	case forks != "":
+		return nil, "", ring.Refuse("rings are forked, and several keys sign ("+forks+")", "name those that have leaked (keys revoke KEY-ID)")
 	case active == "":
 		return nil, "", cmp.Or(unknown, errors.New("no key signs: there is none left, or no key ring"))
 	case long:
@@ -194,10 +190,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 		}
 	}
 	for begun := o.Clock.Now(); ; {
-		var findings []check.Finding
-		for _, fact := range o.Cluster.Accepting(ctx, revoked, true) {
-			findings = append(findings, fact.Finding)
-		}
+		findings := o.Cluster.Accepting(ctx, revoked, true)
 		if len(findings) == 0 {
 			return notes, errors.Join(unasked, o.gone(ctx, without))
 		}
@@ -226,32 +219,24 @@ func (o *Operator) gone(ctx context.Context, hosts []string) error {
 	return err
 }
 
-// Accepting returns the facts about the kube-apiservers that accept a revoked key, and about those that could not be
-// asked. If now is set, each fetches the key set first.
-func (c *Cluster) Accepting(ctx context.Context, revoked ring.Revocations, now bool) (facts []check.KeyFact) {
+// Accepting finds the kube-apiservers that accept a revoked key, and those that could not be asked. If now is set, each
+// fetches the key set first, which a key ID that it does not know makes it do
+// (pkg/serviceaccount/externaljwt/plugin/keycache.go).
+func (c *Cluster) Accepting(ctx context.Context, revoked ring.Revocations, now bool) (findings []check.Finding) {
 	if len(revoked) == 0 {
 		return nil
 	}
 	for _, server := range c.all() {
 		if now {
-			nudge(ctx, server)
+			_, _ = keyprobe.HasKey(ctx, server.Client, "unknown-"+utilrand.String(20))
 		}
-		keys, err := keyprobe.PublishedKeys(ctx, apiservers.Getter(server.Client))
+		accepted, err := consistency.AcceptedRevoked(ctx, server.URL, server.Client, revoked)
 		if err != nil {
-			facts = append(facts, check.Key(check.APIServerNotAsked, check.KeyArgs{Host: server.URL, Why: err.Error()}))
-			continue
+			accepted = append(accepted, check.Key(check.APIServerNotAsked, check.KeyArgs{Host: server.URL, Why: err.Error()}))
 		}
-		facts = append(facts, consistency.AcceptedRevoked(server.URL, keys, revoked)...)
+		for _, fact := range accepted {
+			findings = append(findings, fact.Finding)
+		}
 	}
-	return facts
-}
-
-// nudge presents a token with an unknown key ID, so that kube-apiserver fetches the key set
-// immediately (pkg/serviceaccount/externaljwt/plugin/keycache.go). The answer does not matter.
-func nudge(ctx context.Context, server APIServer) {
-	encode := base64.RawURLEncoding.EncodeToString
-	header := encode([]byte(`{"alg":"RS256","kid":"unknown-` + utilrand.String(20) + `"}`))
-	token := header + "." + encode([]byte(`{"iss":"kubernetes/serviceaccount"}`)) + "." + encode(make([]byte, 256))
-	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-	_, _ = server.Client.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
+	return findings
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -45,7 +46,8 @@ type world struct {
 	accepts []string
 	// publishes are further keys that it publishes.
 	publishes []signing.PublicKey
-	silent    bool // it publishes nothing
+	// jwks is its key set, if not nil, "" for none, as where the issuer is no https URL.
+	jwks *string
 	// signer is what it signs bound tokens with.
 	signer []byte
 }
@@ -79,8 +81,8 @@ func (w *world) document(path string) string {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.silent {
-		return ""
+	if w.jwks != nil {
+		return *w.jwks
 	}
 	document, err := signing.MarshalJWKS(append(w.publishes, testkeys.Parse(testkeys.RSA2048Other()).Public()))
 	testutil.Must(w.t, err)
@@ -133,9 +135,15 @@ func (w *world) review(action clienttesting.Action) (bool, runtime.Object, error
 	if err != nil {
 		w.t.Errorf("reviewed something that is no token: %v", err)
 	}
-	if review.Status.Authenticated = slices.Contains(w.accepts, token.KeyID); review.Status.Authenticated {
+	forged := strings.HasSuffix(review.Spec.Token, strings.Repeat("A", 300))
+	switch {
+	case !slices.Contains(w.accepts, token.KeyID):
+		review.Status.Error = "[invalid bearer token, invalid signature, no keys found]"
+	case forged:
+		review.Status.Error = "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]"
+	default:
+		review.Status.Authenticated, review.Status.Audiences = true, review.Spec.Audiences
 		review.Status.User = authenticationv1.UserInfo{Username: token.Subject, UID: "1"}
-		review.Status.Audiences = review.Spec.Audiences
 	}
 	return true, review, nil
 }

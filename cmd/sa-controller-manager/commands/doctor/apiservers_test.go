@@ -108,7 +108,7 @@ func TestAPIServers(t *testing.T) {
 		"NotReached": {
 			reason:  "only one address is known",
 			objects: controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1"), change: with(newAPIServer(t, old, old), nil),
-			want: []string{"apiserver-not-asked: kube-apiserver runs on 2 hosts, and only 1 can be asked: not on cp-1, cp-2"},
+			want: []string{"apiserver-not-asked: kube-apiserver runs on 2 hosts, and only 1 can be asked: not on 1 of cp-1, cp-2"},
 		},
 		"NoJWKS": {
 			reason:  "the issuer is no https URL",

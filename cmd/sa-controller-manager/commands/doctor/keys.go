@@ -155,9 +155,7 @@ func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err 
 		}
 		found.Findings = append(found.Findings, unasked)
 	}
-	for _, fact := range servers.Accepting(ctx, rings.Removed, false) {
-		found.Findings = append(found.Findings, fact.Finding)
-	}
+	found.Findings = append(found.Findings, servers.Accepting(ctx, rings.Removed, false)...)
 	switch {
 	case len(found.Findings) > 0:
 		return found, nil

@@ -16,13 +16,6 @@ import (
 	"sa-controller-manager/signing/ring"
 )
 
-const publishExamples = `  # For a web server.
-  sa-controller-manager keys publish --service-account-key-ring=ring.json \
-    --service-account-issuer=https://issuer.example.com --publish-keys=file:///srv/issuer
-
-  # For what takes an uploaded JWKS, such as a workload identity pool of GCP.
-  sa-controller-manager keys publish --service-account-key-ring=ring.json >keys.json`
-
 // publishOptions are the flags of "keys publish".
 type publishOptions struct {
 	commandOptions
@@ -39,8 +32,9 @@ func newPublishCommand() *cobra.Command {
 		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
 does all the time with the same flag, and print the JWKS. Documents of another issuer stay,
 unless --replace is given: then its relying parties refuse its tokens.`,
-		Example: publishExamples,
-		Args:    cli.NoArguments,
+		Example: `  sa-controller-manager keys publish --service-account-key-ring=ring.json \
+    --service-account-issuer=https://issuer.example.com --publish-keys=file:///srv/issuer`,
+		Args: cli.NoArguments,
 	}
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,

@@ -65,7 +65,7 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 	}
 	keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
 	refuse := func(file string, key signing.PublicKey) {
-		if keys.IsRevoked(key) {
+		if keys.Revoked.Has(key) {
 			revoked = append(revoked, fmt.Errorf("%s holds key %s, which was revoked: kube-apiserver would accept its tokens again; take it "+
 				"out, or have \"keys export --kubeadm\" write the file", file, key.ID))
 		}
@@ -124,7 +124,7 @@ func lacking(keys ring.State, verify, known []signing.PublicKey, files string) (
 		}
 	}
 	for _, key := range append(need, verify...) {
-		if !contains(known, key.ID) && !keys.IsRevoked(key) {
+		if !contains(known, key.ID) && !keys.Revoked.Has(key) {
 			problems = append(problems, fmt.Errorf("%s does not hold key %s (%s), "+
 				"and kube-apiserver would refuse all its tokens after the handback", files, key.ID, key.Algorithm))
 		}

@@ -26,7 +26,8 @@ func Takeover(ctx context.Context, c Config) error {
 	if err := c.checkStrayManifests(); err != nil {
 		return err
 	}
-	if _, changed := o.record.Components[component.APIServer]; changed && c.Client != nil && !c.DryRun {
+	taken := o.record.Components[component.APIServer] // a restart changes nothing
+	if len(taken.Lines)+len(taken.Mounts) > 0 && c.Client != nil && !c.DryRun {
 		if err := c.await(ctx, c.answers); err != nil {
 			return c.wayBack(ctx, o, err)
 		}

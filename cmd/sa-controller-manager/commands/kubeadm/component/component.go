@@ -122,7 +122,7 @@ func (f Files) Operators() (*staticpod.Manifest, error) {
 	backup, _ := staticpod.Parse(f.Backup, f.Name) // it may be gone or damaged
 	undone, err := now.Apply(f.Taken.undo(now))
 	if err != nil {
-		return nil, fmt.Errorf("the manifest of %s: %w", f.Name, err)
+		return nil, fmt.Errorf("the manifest of %s without our changes: %w", f.Name, err)
 	}
 	if backup != nil && undone.Equal(backup) {
 		return backup, nil

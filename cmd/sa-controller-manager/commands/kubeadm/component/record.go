@@ -6,7 +6,9 @@ package component
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -57,10 +59,13 @@ func ParseRecord(data []byte) (r Record, err error) {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
-		return r, fmt.Errorf("want the record of a takeover, as JSON: %w", err)
+	err = decoder.Decode(&r)
+	if err == nil {
+		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
+			return r, nil
+		}
 	}
-	return r, nil
+	return r, fmt.Errorf("want the record of a takeover, as JSON: %w", err)
 }
 
 // With returns a copy with another record of a component, nil for none.

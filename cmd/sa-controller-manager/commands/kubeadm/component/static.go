@@ -73,12 +73,10 @@ func ReadsManifests(image string, command staticpod.Command) bool {
 
 // ReadsFiles reports whether the manifest of kube-apiserver has our file.
 func (f Files) ReadsFiles() bool {
-	m, err := f.Parse() // the callers that need the manifest report the error
-	return err == nil && m.Command().Last(AdmissionConfigFlag) == AdmissionConfigFile
+	return f.command().Last(AdmissionConfigFlag) == AdmissionConfigFile
 }
 
 // PluginIsOff reports whether the manifest of kube-apiserver turns its ServiceAccount plugin off.
 func (f Files) PluginIsOff() bool {
-	m, err := f.Parse()
-	return err == nil && pluginIsOff(m.Command())
+	return pluginIsOff(f.command())
 }

@@ -93,10 +93,6 @@ func TestTakeoverCommand(t *testing.T) {
 			want: extra + "--service-account-key-ring \"/etc/kubernetes/pki/k\" must not be given together with --service-account-private-key-file",
 		},
 		"NoPort": {args: []string{"--extra-arg=--secure-port=0"}, want: extra + "--secure-port=0 leaves the kubelet no port to probe\n"},
-		"Ends": {
-			reason: "the kubelet would restart it repeatedly", args: []string{"--extra-arg=--version"},
-			want: extra + "--version makes it print something and end\n",
-		},
 
 		"KeyRing": {reason: "it re-issues tokens", grants: true, args: []string{
 			"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/ring",

@@ -168,8 +168,6 @@ func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err 
 	signers, err := signersByKey(ctx, rings, servers)
 	if err != nil && managed {
 		return check.Skip(err.Error()), nil
-	} else if err != nil {
-		return found, err
 	}
 	found.Note = fmt.Sprintf("kube-apiservers asked: %d", len(servers.Others))
 	for _, server := range servers.Others {
@@ -186,9 +184,6 @@ func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err 
 // signersByKey names, for each key in use, a kube-apiserver or a replica that signs with it.
 func signersByKey(ctx context.Context, rings consistency.Published, servers *operator.Cluster) (map[string]string, error) {
 	ids, err := servers.SigningKeyIDs(ctx)
-	if err != nil {
-		return nil, err
-	}
 	signers := map[string]string{}
 	for _, entry := range rings.Entries {
 		if !rings.RevokedID(entry.SignsWith) {
@@ -201,7 +196,7 @@ func signersByKey(ctx context.Context, rings consistency.Published, servers *ope
 		}
 	}
 	delete(signers, "")
-	return signers, nil
+	return signers, err
 }
 
 // checkKeyRings finds hosts whose key ring lacks a key of the newest one, or was restored.

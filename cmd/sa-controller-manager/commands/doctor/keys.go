@@ -152,17 +152,13 @@ func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err 
 		return found, err
 	}
 	if err := servers.Find(ctx, rings.APIServers()); err != nil {
-		if unasked := operator.Unasked(err); managed {
-			return check.Skip(unasked.Why), nil
-		} else {
-			found.Findings = append(found.Findings, unasked)
+		if managed {
+			return check.Skip(operator.Unasked(err).Why), nil
 		}
+		found.Findings = append(found.Findings, operator.Unasked(err))
 	}
 	found.Findings = append(found.Findings, servers.Accepting(ctx, rings.Removed, false)...)
-	switch {
-	case len(found.Findings) > 0:
-		return found, nil
-	case len(servers.Others) == 0:
+	if len(servers.Others)+len(found.Findings) == 0 {
 		return check.Skip("one kube-apiserver"), nil
 	}
 	signers, err := signersByKey(ctx, rings, servers)

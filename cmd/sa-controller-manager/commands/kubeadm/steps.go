@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -115,7 +116,7 @@ func (c *Config) step(ctx context.Context, s step) error {
 	}
 	for _, w := range s.rollback {
 		if failed := w.Do(); failed != nil {
-			return fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.Path, c.BackupDir, failed)
+			return fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.Path, filepath.Dir(c.recordFile()), failed)
 		}
 	}
 	return fmt.Errorf("%w; %s", err, s.undone)

@@ -49,9 +49,6 @@ func Takeover(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	if c.DryRun {
-		d.kcm.Table(c.Out, d.own)
-	}
 	return c.run(ctx, steps)
 }
 

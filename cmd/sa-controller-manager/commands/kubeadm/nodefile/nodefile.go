@@ -99,26 +99,14 @@ func (w Write) Diff() string {
 	if w.After == nil {
 		to = devNull
 	}
+	lines := func(data []byte) []string { return slices.Collect(strings.Lines(string(data))) }
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: diffLines(w.Before), B: diffLines(w.After), FromFile: from, ToFile: to, Context: 3,
+		A: lines(w.Before), B: lines(w.After), FromFile: from, ToFile: to, Context: 3,
 	})
 	if err != nil {
 		return fmt.Sprintf("%s changes (%v)\n", w.Path, err) // writing to memory does not fail
 	}
 	return text
-}
-
-// diffLines returns lines that all have a line end, so that the last line of a file without one does
-// not run into the next line of the diff.
-func diffLines(data []byte) []string {
-	var lines []string
-	for line := range strings.Lines(string(data)) {
-		if !strings.HasSuffix(line, "\n") {
-			line += "\n\\ No newline at end of file\n"
-		}
-		lines = append(lines, line)
-	}
-	return lines
 }
 
 // UnsafePlace returns what is wrong with the path of a program on the node that is mounted at root: a

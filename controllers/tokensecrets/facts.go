@@ -102,8 +102,7 @@ func FindReferences(ctx context.Context, client kubernetes.Interface, accounts [
 	known func(cache.ObjectName) bool) ([]check.Finding, error) {
 	finding := unattributed.Found()
 	for _, account := range accounts {
-		var failed error
-		asked := 0
+		failed, asked := error(nil), 0
 		missing := UnattributedReferences(account, func(name string) bool {
 			secret := cache.NewObjectName(account.Namespace, name)
 			// An invalid name must get neither into a request nor into a shell command.
@@ -128,10 +127,7 @@ func FindReferences(ctx context.Context, client kubernetes.Interface, accounts [
 }
 
 func removes(account *corev1.ServiceAccount, names []string) string {
-	var entries []string
-	for _, name := range names {
-		entries = append(entries, fmt.Sprintf(`{"$patch":"delete","name":%q}`, name))
-	}
-	return fmt.Sprintf("kubectl --namespace=%s patch serviceaccount %s --patch='{\"secrets\":[%s]}'{flags}", account.Namespace, account.Name,
-		strings.Join(entries, ","))
+	const entry, next = `{"$patch":"delete","name":"`, `"},`
+	return fmt.Sprintf(`kubectl --namespace=%s patch serviceaccount %s --patch='{"secrets":[%s"}]}'{flags}`, account.Namespace, account.Name,
+		entry+strings.Join(names, next+entry))
 }

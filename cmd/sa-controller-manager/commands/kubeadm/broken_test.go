@@ -54,17 +54,26 @@ func TestHangup(t *testing.T) {
 func TestWayBack(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		yes  bool
-		want string
+		yes, restarted bool // not taken over
+		want           string
 	}{
 		"Yes": {yes: true, want: "kube-apiserver does not answer: it did not come within 10ms"},
 		"No":  {want: "kubeadm handback --steps=kube-apiserver puts its previous manifest back"},
+		// A restart has recorded it, and changed nothing that it could start without.
+		"Restarted": {yes: true, restarted: true, want: "step 1, manager: it did not come within 10ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newControlPlane(t, "v1.37")
 			before := p.files(t)[apiServerFile]
-			p.writeSteps(t, takeover, all)
+			if tc.restarted {
+				p.writeFirst(t, func(c *Config, o *observed) ([]step, error) {
+					s, err := c.planRestart(o, component.APIServer, "now")
+					return []step{s}, err
+				}, all)
+			} else {
+				p.writeSteps(t, takeover, all)
+			}
 			client := fake.NewClientset()
 			client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("connection refused")
@@ -76,10 +85,10 @@ func TestWayBack(t *testing.T) {
 				return tc.yes
 			}
 			wantError(t, name, Takeover(t.Context(), p.config), tc.want)
-			if !strings.HasSuffix(asked, "A takeover has changed its manifest. Put the previous one back?") {
+			if strings.HasSuffix(asked, "A takeover has changed its manifest. Put the previous one back?") == tc.restarted {
 				t.Errorf("asked %q", asked)
 			}
-			if back := p.files(t)[apiServerFile] == before; back != tc.yes {
+			if back := p.files(t)[apiServerFile] == before; back != (tc.yes && !tc.restarted) {
 				t.Errorf("the manifest is back: %t", back)
 			}
 		})

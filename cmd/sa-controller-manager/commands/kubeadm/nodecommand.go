@@ -83,13 +83,9 @@ func newNodeFlags(steps ...string) nodeFlags {
 func (f *nodeFlags) addTo(cmd *cobra.Command) {
 	f.addPlaces(cmd)
 	fs := cmd.Flags()
-	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+".")
-	f.addRun(cmd)
-}
-
-// addRun adds the flags for how steps run.
-func (f *nodeFlags) addRun(cmd *cobra.Command) {
-	fs := cmd.Flags()
+	if len(f.steps) > 0 {
+		fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+".")
+	}
 	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and the changes to every file, and change nothing.")
 	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long to wait for each step.")
 	fs.BoolVar(&f.yes, "yes", f.yes, "Do not ask for confirmation.")

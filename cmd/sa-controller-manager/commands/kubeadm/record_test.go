@@ -101,6 +101,7 @@ func TestRecordIsRefused(t *testing.T) {
 	const noRecord = ": want the record of a takeover, as JSON: invalid character"
 	for name, tc := range map[string]struct{ record, want, reset string }{
 		"NoRecord": {"x", noRecord, noRecord},
+		"Two":      {"{}}", noRecord, noRecord},
 		"Unknown":  {`{"flags": ["--dry-run=false"]}`, ` has "--dry-run=false", which this version does not know; --reset goes on without`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

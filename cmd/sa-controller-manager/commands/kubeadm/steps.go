@@ -38,6 +38,11 @@ type step struct {
 // again begins most advice.
 const again = "Running the same command again continues from here"
 
+// logOf says where the log of a component is.
+func logOf(name string) string {
+	return "Look at the log of " + name + " (crictl ps -a; crictl logs) and of the kubelet."
+}
+
 // run prints the plan and runs its steps.
 func (c *Config) run(ctx context.Context, steps []step) error {
 	c.print(steps)

@@ -87,18 +87,10 @@ func (w Write) change() error {
 	return atomicfile.Write(w.Path, w.After, 0o600)
 }
 
-// devNull is the name of a missing file in a diff.
-const devNull = "/dev/null"
-
 // Diff returns a unified diff.
 func (w Write) Diff() string {
-	from, to := w.Path, w.Path
-	if w.Before == nil {
-		from = devNull
-	}
-	if w.After == nil {
-		to = devNull
-	}
+	names := map[bool]string{true: "/dev/null", false: w.Path}
+	from, to := names[w.Before == nil], names[w.After == nil]
 	lines := func(data []byte) []string { return slices.Collect(strings.Lines(string(data))) }
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 		A: lines(w.Before), B: lines(w.After), FromFile: from, ToFile: to, Context: 3,

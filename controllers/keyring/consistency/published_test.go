@@ -330,7 +330,8 @@ func TestForks(t *testing.T) {
 	}
 	for i := range 100 {
 		forged := fmt.Sprint("x", i)
-		p.Entries = append(p.Entries, Entry{Host: forged, History: []string{"0:" + forged}, Keys: map[string]signing.Role{forged: signing.Active}})
+		p.Entries = append(p.Entries, Entry{Host: forged, History: []string{"0:" + forged},
+			Keys: map[string]signing.Role{forged: signing.Active}})
 	}
 	if forks := Stand(own, p).Forks(); !strings.HasSuffix(forks, "x3: x3, and 96 more") {
 		t.Errorf("beside a hundred that somebody has written: %s", forks)

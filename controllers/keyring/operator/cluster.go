@@ -166,9 +166,9 @@ func (c *Cluster) Accepts(ctx context.Context, key signing.Key) error {
 }
 
 // SigningKeyIDs returns the IDs of the keys that kube-apiservers sign bound tokens with, and which of them
-// does.
+// does. With an error they are those of the others.
 func (c *Cluster) SigningKeyIDs(ctx context.Context) (map[string]string, error) {
-	ids := map[string]string{}
+	ids, failed := map[string]string{}, error(nil)
 	for _, server := range c.all() {
 		answer, err := server.Client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, c.Account, &authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(probeSeconds))},
@@ -178,12 +178,13 @@ func (c *Cluster) SigningKeyIDs(ctx context.Context) (map[string]string, error) 
 			token, err = tokens.Inspect(answer.Status.Token)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: request a token of service account %s/%s, to see which key kube-apiserver signs with: %w",
-				server.URL, c.Namespace, c.Account, err)
+			failed = errors.Join(failed, fmt.Errorf("%s: request a token of service account %s/%s, to see which key kube-apiserver signs with: %w",
+				server.URL, c.Namespace, c.Account, err))
+			continue
 		}
 		ids[token.KeyID] = server.URL
 	}
-	return ids, nil
+	return ids, failed
 }
 
 // Uses reads all token Secrets, a page at a time, and counts them by key ID. A token without one counts for the key

@@ -86,6 +86,8 @@ func TestAPIServers(t *testing.T) {
 			}
 		}
 	}
+	down := newAPIServer(t, old)
+	failing("create", "serviceaccounts")(t, nil, down.Clientset)
 	const second = "https://10.0.0.2:6443"
 	try(t, "apiservers", map[string]checkCase{
 		"One":  {objects: controlPlane([]string{"cp-1"}, "10.0.0.1"), skipped: "one kube-apiserver"},
@@ -99,6 +101,11 @@ func TestAPIServers(t *testing.T) {
 			reason:  "both kube-apiservers sign with the key from before the rotation, the token controller does not",
 			objects: append(ha, published), change: with(newAPIServer(t, old, old, next), newAPIServer(t, old, old)),
 			want: []string{"key-not-accepted: it lacks the key with which the process on host cp-1 signs"},
+		},
+		"OneAway": {
+			reason:  "it hides nothing about the others",
+			objects: append(ha, published), change: with(newAPIServer(t, old, old), down),
+			want:    []string{"key-not-accepted: it lacks the key with which the process on host cp-1 signs"}, wantErr: second + ": ",
 		},
 		"OwnKey": {
 			reason:  "the second one has a key of its own",

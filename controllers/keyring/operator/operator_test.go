@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
@@ -436,6 +437,7 @@ func TestPruneAsksFirst(t *testing.T) {
 		change func(*world)
 		want   string // why the key stays, "" if it goes
 		err    string
+		asks   bool // a dry run does not see it
 	}{
 		"nothing needs it":    {later: 100 * time.Hour},
 		"bound tokens":        {later: 47 * time.Hour, want: "bound tokens signed with key " + rsaID},
@@ -452,6 +454,18 @@ func TestPruneAsksFirst(t *testing.T) {
 			later: 100 * time.Hour, change: func(w *world) { w.signer = testkeys.RSA2048() },
 			want: "kube-apiserver still signs with key",
 		},
+		"kube-controller-manager": {
+			reason: "it has the key file that was there when it started", later: 100 * time.Hour,
+			change: func(w *world) { w.filler = testkeys.RSA2048() }, want: "kube-controller-manager on host cp-2 still signs with key", asks: true,
+		},
+		"no token controller": {later: 100 * time.Hour, change: func(w *world) {
+			w.filler = nil
+			w.kube.PrependWatchReactor("secrets", func(clienttesting.Action) (bool, watch.Interface, error) {
+				ended := watch.NewFake()
+				ended.Stop()
+				return true, ended, nil
+			})
+		}},
 		"a host": {
 			later: 100 * time.Hour, change: func(w *world) {
 				w.show("cp-2", 0)
@@ -478,7 +492,9 @@ func TestPruneAsksFirst(t *testing.T) {
 			}
 			file := w.File
 			for _, dryRun := range []bool{true, false} {
-				if w.File = file; dryRun {
+				if w.File = file; dryRun && tc.asks {
+					continue
+				} else if dryRun {
 					w.File = file.DryRun()
 				}
 				pruned, err := w.Prune(t.Context())

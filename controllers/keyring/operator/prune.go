@@ -70,6 +70,10 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if err != nil {
 		return nil, err
 	}
+	fills, err := o.filler(ctx)
+	if err != nil {
+		return nil, err
+	}
 	follow := func(p *consistency.Published) error {
 		p.Follow(state, func(id string) bool { return p.Signer(id, without...) != "" || servers[id] != "" }, true, o.Clock.Now())
 		published = *p
@@ -86,7 +90,23 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	usages := map[string]ring.Usage{}
 	for _, key := range state.Retired() {
 		signer := cmp.Or(published.Signer(key.ID, without...), servers[key.ID])
+		if fills.keyID == key.ID {
+			signer = cmp.Or(signer, fills.name)
+		}
 		usages[key.ID] = ring.Usage{Secrets: uses[key.ID], Signer: signer, Since: published.Followed[key.ID]}
 	}
 	return usages, nil
+}
+
+// filler is that of the cluster. It makes a Secret, so a dry run does not ask.
+func (o *Operator) filler(ctx context.Context) (filler, error) {
+	if o.File.IsDryRun() {
+		return filler{}, nil
+	}
+	o.Progress("which key a token controller signs the token of a Secret with", fillTimeout)
+	found, ok, err := o.Cluster.Filler(ctx)
+	if err == nil && !ok {
+		o.Progress("no longer for a token controller: none has filled the Secret", 0)
+	}
+	return found, err
 }

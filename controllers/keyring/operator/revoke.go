@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -20,6 +21,7 @@ import (
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing/ring"
 )
 
@@ -96,8 +98,9 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 	if o.File.IsDryRun() {
 		return notes, errors.Join(errs...) // nothing is published, so no kube-apiserver begins to refuse a key
 	}
-	left, err := o.awaitRefused(ctx, ring.Union(published.Removed, gone), options.Without)
-	if err = errors.Join(append(errs, err)...); err != nil {
+	revoked := ring.Union(published.Removed, gone)
+	left, err := o.awaitRefused(ctx, revoked, options.Without)
+	if err = errors.Join(append(errs, err, o.signsRevoked(ctx, revoked))...); err != nil {
 		err = fmt.Errorf("revoked, but: %w", err)
 	}
 	return append(notes, left...), err
@@ -206,6 +209,21 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 		}
 		o.Progress(findings[0].Message, 0)
 	}
+}
+
+// signsRevoked returns an error if the token controller that leads signs the tokens of Secrets with a revoked key. Ours follows
+// the published rings, and kube-controller-manager the key file that it had at its start.
+func (o *Operator) signsRevoked(ctx context.Context, revoked ring.Revocations) error {
+	if o.Cluster == nil {
+		return nil // awaitRefused says it
+	}
+	fills, err := o.filler(ctx)
+	signs := slices.ContainsFunc(revoked, func(gone ring.Removed) bool { return gone.ID == fills.keyID })
+	if err != nil || !signs || strings.HasPrefix(fills.name, meta.FieldManager) {
+		return err
+	}
+	return ring.Refuse(fmt.Sprintf("%s signs the tokens of Secrets with key %s, which is revoked", fills.name, fills.keyID),
+		"give it another key there and on each other host (keys export --kubeadm), restart it, and run the command again")
 }
 
 // gone returns an error for each host whose kube-apiserver renews its identity Lease, as it does every 10 s: that it was left

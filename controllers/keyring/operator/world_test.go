@@ -12,6 +12,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,8 +47,8 @@ type world struct {
 	// publishes are further keys that it publishes.
 	publishes []signing.PublicKey
 	silent    bool // it publishes nothing
-	// signer is what it signs bound tokens with.
-	signer []byte
+	// signer is what it signs bound tokens with, and filler what kube-controller-manager signs those of Secrets with, nil for none.
+	signer, filler []byte
 }
 
 func newWorld(t *testing.T, secrets ...runtime.Object) *world {
@@ -55,9 +56,11 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default", UID: "1"}}
 	w := &world{
 		t: t, clock: testingclock.NewFakeClock(epoch),
-		signer: testkeys.RSA2048Other(),
+		signer: testkeys.RSA2048Other(), filler: testkeys.RSA2048Other(),
 	}
-	w.kube = clitest.NewKubeClient(w.document, append(secrets, account)...)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"}}
+	lease.Spec.HolderIdentity = new("cp-2_b2b6")
+	w.kube = clitest.NewKubeClient(w.document, append(secrets, account, lease)...)
 	w.Operator = &Operator{
 		Progress: func(string, time.Duration) {},
 		File:     ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock, Host: "cp-1",
@@ -65,6 +68,7 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)
+	w.kube.PrependReactor("create", "secrets", w.fill)
 	pair := testkeys.Parse(testkeys.RSA2048())
 	w.accepts = []string{pair.Public().ID, p256ID}
 	testutil.Must(t, w.File.Init(pair, nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), w.clock.Now()))
@@ -145,6 +149,18 @@ func (w *world) issue(action clienttesting.Action) (bool, runtime.Object, error)
 		return false, nil, nil
 	}
 	return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: legacyToken(w.t, w.signer)}}, nil
+}
+
+// fill fills a token Secret.
+func (w *world) fill(action clienttesting.Action) (bool, runtime.Object, error) {
+	secret := action.(clienttesting.CreateAction).GetObject().(*corev1.Secret)
+	if secret.Type == corev1.SecretTypeServiceAccountToken && w.filler != nil {
+		secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte(legacyToken(w.t, w.filler))}
+		secret.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "kube-controller-manager", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:token":{}}}`),
+		}}
+	}
+	return false, nil, nil
 }
 
 func (w *world) must(err error) {

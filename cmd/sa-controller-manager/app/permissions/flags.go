@@ -43,6 +43,8 @@ func makesTokenSecrets(f *flags) bool {
 	return signsLegacyTokens(f) && (f.Tokens.TokenSecrets == options.TokenSecretsAuto || rotates(f))
 }
 
+func signsAlone(f *flags) bool { return f.ExternalSigner.Socket != "" && !signsLegacyTokens(f) }
+
 func rotates(f *flags) bool         { return f.Keys.Store().Rotates }
 func servesWebhook(f *flags) bool   { return f.Webhook.Port != 0 }
 func shapesAccounts(f *flags) bool  { return f.Tokens.AccountTemplate != "" }

@@ -113,6 +113,12 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	if err != nil {
 		return err
 	}
+	for _, gone := range revoked {
+		if count := uses[gone.ID]; count > 0 {
+			fact := check.Key(check.RevokedInSecrets, check.KeyArgs{Key: gone.ID, Why: strconv.Itoa(count)})
+			r.Findings = append(r.Findings, fact.Finding)
+		}
+	}
 	for i := range r.Keys {
 		key := &r.Keys[i]
 		key.Secrets = new(uses[key.ID])

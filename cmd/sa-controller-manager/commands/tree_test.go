@@ -18,15 +18,15 @@ import (
 func TestOutputFlags(t *testing.T) {
 	t.Parallel()
 	const table, text = `Format: "table", "json" or "yaml".`, `Format: "text", "json" or "yaml".`
-	type want struct {
+	type output struct {
 		usage   string
 		formats []string
 	}
-	grants := want{
+	grants := output{
 		`Format: "table", "json" or "yaml"; "grant" prints the roles and bindings that grant what is missing, and nothing else.`,
 		[]string{"table", "json", "yaml", "grant"},
 	}
-	wants := map[string]want{
+	wants := map[string]output{
 		"version":        {text, []string{"text", "json", "yaml"}},
 		"kubeadm status": {text, []string{"text", "json", "yaml"}},
 		"tokens inspect": {text, []string{"text", "json", "yaml"}},

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -76,8 +77,11 @@ func (b Binary) StartSigner(c *Cluster, flags ...string) (*Manager, error) {
 }
 
 func (b Binary) start(c *Cluster, flags []string) (*Manager, error) {
+	const issuer = "--service-account-issuer="
+	if !slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, issuer) }) {
+		flags = append(flags, issuer+c.Issuer())
+	}
 	m, err := c.startManager(productModule, b.Path, "/readyz", append([]string{
-		"--service-account-issuer=" + c.Issuer(),
 		"--authentication-kubeconfig=" + c.Kubeconfig(),
 		"--authorization-kubeconfig=" + c.Kubeconfig(),
 		// So that Manager.Metrics works while kube-apiserver does not.

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 
 	"sa-controller-manager/signing/ring"
@@ -108,7 +109,11 @@ func (d *signer) signerRestarts(ctx context.Context) error {
 
 func (d *signer) leaks(ctx context.Context) error {
 	active, err := d.active()
-	if err == nil {
+	if err != nil {
+		return err
+	}
+	token, err := d.hosts[0].Request(ctx)
+	if d.load.Keep(token); err == nil {
 		err = d.revoked(ctx, active.ID, "")
 	}
 	if err == nil {
@@ -124,6 +129,9 @@ func (d *signer) oldLeaks(ctx context.Context) error {
 		return err
 	}
 	pki := filepath.Join(d.cluster.Dir(), "pki")
+	if err := os.Mkdir(pki, 0o700); err != nil {
+		return err
+	}
 	if _, err := d.binary.Run(ctx, "keys", "export", "--kubeadm="+pki, "--service-account-key-ring="+d.ringFile); err != nil {
 		return err
 	}

@@ -47,11 +47,11 @@ type Options struct {
 	Metrics        Metrics
 	Logs           Logs
 	Ignored        Ignored
+	// OnlySigns is set by NewSigner.
+	OnlySigns bool `json:"-"`
 
 	// sets are the flag sets of Flags, which know the flags that were set.
 	sets cliflag.NamedFlagSets
-	// signs is set by NewSigner.
-	signs bool
 }
 
 // SecurePort has the flags of the secure port. Package secureport implements it; without it, o is of a process that
@@ -88,7 +88,7 @@ func New() *Options {
 // controller, no webhook, no Lease. It has no flags of what it does not run.
 func NewSigner() *Options {
 	o := New()
-	o.signs, o.ExternalSigner.Socket = true, manifests.SignerSocket
+	o.OnlySigns, o.ExternalSigner.Socket = true, manifests.SignerSocket
 	o.Generic.Controllers, o.Webhook.Port, o.LeaderElection.LeaderElect = nil, 0, false
 	return o
 }
@@ -125,7 +125,7 @@ func (o *Options) groups() []NamedGroup {
 		{"metrics", &o.Metrics},
 		{"log", &o.Logs},
 	}
-	if o.signs {
+	if o.OnlySigns {
 		first[1].Group = without{&o.Keys, []string{PrivateKeyFileFlag, RootCAFileFlag}}
 		return slices.Concat(first, port, last)
 	}

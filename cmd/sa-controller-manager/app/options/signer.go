@@ -104,11 +104,11 @@ func (o *Signer) Validate() []error {
 func (o *Options) validateSigner() []error {
 	var p Problems
 	switch {
-	case o.signs && o.ExternalSigner.Socket == "":
+	case o.OnlySigns && o.ExternalSigner.Socket == "":
 		p.Add("external-signer-socket", o.ExternalSigner.Socket, "must be the path of a socket")
 	case o.ExternalSigner.Socket == "":
 		return nil
-	case o.signs && o.Keys.KeyRing == "":
+	case o.OnlySigns && o.Keys.KeyRing == "":
 		p.Add(KeyRingFlag, o.Keys.KeyRing, "must be the path of a key ring, which \"sa-controller-manager keys init\" makes")
 	case o.Keys.Store() == (KeyStore{}):
 		p.Add("external-signer-socket", o.ExternalSigner.Socket,

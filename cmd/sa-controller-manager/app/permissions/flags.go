@@ -29,7 +29,8 @@ func readFlags(o *options.Options) (*flags, error) {
 	return &flags{Options: o, controllers: set}, nil
 }
 
-func always(*flags) bool { return true }
+func onlySigns(f *flags) bool { return f.OnlySigns }
+func manages(f *flags) bool   { return !f.OnlySigns }
 
 func enabled(controller string) condition {
 	return func(f *flags) bool { return f.controllers.Enabled(controller) }

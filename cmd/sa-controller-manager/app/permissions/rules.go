@@ -56,7 +56,7 @@ func (p Part) optional() bool { return p == TokenSecrets || p == webhookOptions 
 // table is what the files below manifests/permissions grant, with the Lease that o names.
 func table(o *options.Options) []partRules {
 	return []partRules{
-		{Common, always, commonRules()},
+		{Common, manages, commonRules()},
 		{"serviceaccount", enabled(options.ServiceAccountController), serviceAccountRules()},
 		{token, signsLegacyTokens, tokenRules()},
 		{TokenSecrets, makesTokenSecrets, tokenSecretRules()},
@@ -194,6 +194,10 @@ func tokenRules() []Rule {
 
 func signerRules() []Rule {
 	return append(keyRingRules(), []Rule{
+		{
+			If: onlySigns, Verbs: verbs("create", "patch"), Resource: "events",
+			Why: "As for common, which is a sign of the manager.",
+		},
 		{
 			Verbs: verbs("list", "watch"), Resource: accounts,
 			Why: "Some account, to prove a signing key with a token of it.",

@@ -138,6 +138,14 @@ func TestUnusualRules(t *testing.T) {
 			"signer: update secrets/sa-controller-manager-key-ring in kube-system",
 			"signer: watch secrets/sa-controller-manager-key-ring in kube-system", "signer: watch serviceaccounts",
 		}},
+		"Signer": {"it has no Lease, and nothing by which doctor knows a manager", func(o *options.Options) {
+			*o = *secureport.NewSigner()
+			o.Keys.Issuers = []string{"https://a"}
+			secureport.Of(o).Serving.BindPort = 0
+		}, []string{
+			"signer: create events", "signer: create tokenreviews.authentication.k8s.io", "signer: list serviceaccounts", "signer: patch events",
+			"signer: watch serviceaccounts",
+		}},
 		"Accounts": {"they have no root CA", func(o *options.Options) { o.Generic.Controllers = []string{"serviceaccount"} }, []string{
 			"common: create events", "common: patch events", "serviceaccount: create serviceaccounts", "serviceaccount: list namespaces",
 			"serviceaccount: list serviceaccounts", "serviceaccount: watch namespaces", "serviceaccount: watch serviceaccounts",

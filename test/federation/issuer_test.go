@@ -35,13 +35,14 @@ func TestChangeIssuer(t *testing.T) {
 	}
 	var signer *devcluster.Manager
 	ring, flags := "", map[string][]string{}
-	c := testcluster.New(t, devcluster.Options{ExternalSigner: true, APIServerFlags: flags, BeforeAPIServer: func(c *devcluster.Cluster) (err error) {
+	begin := func(c *devcluster.Cluster) (err error) {
 		ring = "--service-account-key-ring=" + filepath.Join(c.Dir(), "keys", "ring.json")
 		if _, err = binary.Run(t.Context(), "keys", "init", ring, "--from-private-key-file="+c.SigningKeyFile()); err == nil {
 			signer, err = binary.StartSigner(c, append(issuers(before), ring, "--external-signer-refresh-hint=1s")...)
 		}
 		return err
-	}})
+	}
+	c := testcluster.New(t, devcluster.Options{ExternalSigner: true, APIServerFlags: flags, BeforeAPIServer: begin})
 	c.StartKCM(t)
 	c.AwaitAccounts(t, "default", "default")
 	c.AwaitAccounts(t, "kube-system", "default")
@@ -77,11 +78,13 @@ func TestChangeIssuer(t *testing.T) {
 	apiServer(before, edge.URL)
 	_, err = signer.Stop()
 	testutil.Must(t, err)
-	signer, err = binary.StartSigner(c.Cluster, append(issuers(edge.URL, before), ring, "--external-signer-refresh-hint=1s", "--publish-keys=file://"+served)...)
+	signer, err = binary.StartSigner(c.Cluster, append(issuers(edge.URL, before), ring, "--external-signer-refresh-hint=1s",
+		"--publish-keys=file://"+served)...)
 	testutil.Must(t, err)
 	testutil.Must(t, signer.Ready(testcluster.Context(t)))
 	testcluster.Poll(t, "the check of what is published", func() error {
-		_, err := binary.Run(t.Context(), "keys", "publish", "--check", ring, "--published-ca-file="+edge.CAFile, "--service-account-issuer="+edge.URL)
+		_, err := binary.Run(t.Context(), "keys", "publish", "--check", ring, "--published-ca-file="+edge.CAFile,
+			"--service-account-issuer="+edge.URL)
 		return err
 	})
 	request()

@@ -229,7 +229,9 @@ func (w *signerWorld) pruned(t *testing.T, first string) {
 	testutil.Must(t, errors.Join(left...))
 	w.ofSecrets = nil
 	prune("kube-controller-manager still signs with key")
-	secrets, err := w.API.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)})
+	secrets, err := w.API.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{
+		FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken),
+	})
 	testutil.Must(t, err)
 	if len(secrets.Items) > 0 {
 		t.Errorf("the Secret of the command is left: %s", secrets.Items[0].Name)

@@ -38,7 +38,9 @@ func TestSignerFlags(t *testing.T) {
 			`--external-signer-socket "/run/sa-controller-manager/signer.sock" needs --service-account-issuer, with the value that ` +
 				"kube-apiserver has: tokens of other issuers are not signed",
 		}},
-		"NoSocket":      {args: []string{ring, issuer, "--external-signer-socket="}, want: []string{`--external-signer-socket "" must be the path of a socket`}},
+		"NoSocket": {
+			args: []string{ring, issuer, "--external-signer-socket="}, want: []string{`--external-signer-socket "" must be the path of a socket`},
+		},
 		"KeyFile":       {args: []string{"--service-account-private-key-file=sa.key"}, err: "unknown flag: --service-account-private-key-file"},
 		"RootCA":        {args: []string{"--root-ca-file=ca.crt"}, err: "unknown flag: --root-ca-file"},
 		"Controllers":   {args: []string{"--controllers=*"}, err: "unknown flag: --controllers"},

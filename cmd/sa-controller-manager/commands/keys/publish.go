@@ -56,7 +56,8 @@ at the issuer's URL, as relying parties do: exit code 1 says that they lack a ke
 	}, &o.publishing)
 	cmd.Flags().BoolVar(&o.replace, "replace", o.replace,
 		"Replace the documents of another issuer, too. Its tokens are refused from then on.")
-	cmd.Flags().BoolVar(&o.check, "check", o.check, "Then read the documents once at --service-account-issuer, and want each key of the ring there.")
+	cmd.Flags().BoolVar(&o.check, "check", o.check,
+		"Then read the documents once at --service-account-issuer, and want each key of the ring there.")
 	AddCAFile(cmd, &o.caFile)
 	cli.AddDryRun(cmd, &o.connection)
 	cmd.RunE = cli.WhenValid(o.validate, func(cmd *cobra.Command, _ []string) error {

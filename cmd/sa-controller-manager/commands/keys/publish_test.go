@@ -30,7 +30,9 @@ func TestPublish(t *testing.T) {
 	server := httptest.NewTLSServer(http.FileServer(http.Dir(dir)))
 	t.Cleanup(server.Close)
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	check := []string{"publish", "--check", "--service-account-issuer=" + server.URL, "--published-ca-file=" + testutil.WriteFile(t, "ca.crt", certificate)}
+	check := []string{
+		"publish", "--check", "--service-account-issuer=" + server.URL, "--published-ca-file=" + testutil.WriteFile(t, "ca.crt", certificate),
+	}
 	goThrough(t, nil, ring, []step{
 		{[]string{"init", from(testkeys.P256())}, 0, ""},
 		{[]string{"publish", "--replace"}, 1, `--replace true must come with --publish-keys`},

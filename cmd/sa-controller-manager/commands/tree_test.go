@@ -42,7 +42,7 @@ func TestOutputFlags(t *testing.T) {
 		"keys revoke":    {table, []string{"table", "json", "yaml"}},
 		"keys import":    {table, []string{"table", "json", "yaml"}},
 		"keys jwks":      {`With --check, the format: "table", "json" or "yaml".`, []string{"table", "json", "yaml"}},
-		"preflight": grants, "preflight signer": grants,
+		"preflight":      grants, "preflight signer": grants,
 	}
 	for _, cmd := range allCommands(newCommand(nil, io.Discard, io.Discard)) {
 		flag := cmd.Flags().Lookup("output")

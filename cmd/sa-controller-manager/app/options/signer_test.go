@@ -41,12 +41,12 @@ func TestSignerFlags(t *testing.T) {
 		"NoSocket": {
 			args: []string{ring, issuer, "--external-signer-socket="}, want: []string{`--external-signer-socket "" must be the path of a socket`},
 		},
-		"KeyFile":       {args: []string{"--service-account-private-key-file=sa.key"}, err: "unknown flag: --service-account-private-key-file"},
-		"RootCA":        {args: []string{"--root-ca-file=ca.crt"}, err: "unknown flag: --root-ca-file"},
-		"Controllers":   {args: []string{"--controllers=*"}, err: "unknown flag: --controllers"},
-		"Webhook":       {args: []string{"--webhook-port=1"}, err: "unknown flag: --webhook-port"},
-		"Lease":         {args: []string{"--leader-elect=true"}, err: "unknown flag: --leader-elect"},
-		"OfKCM": {args: []string{"--cluster-cidr=10.0.0.0/8"}, err: "unknown flag: --cluster-cidr"},
+		"KeyFile":     {args: []string{"--service-account-private-key-file=sa.key"}, err: "unknown flag: --service-account-private-key-file"},
+		"RootCA":      {args: []string{"--root-ca-file=ca.crt"}, err: "unknown flag: --root-ca-file"},
+		"Controllers": {args: []string{"--controllers=*"}, err: "unknown flag: --controllers"},
+		"Webhook":     {args: []string{"--webhook-port=1"}, err: "unknown flag: --webhook-port"},
+		"Lease":       {args: []string{"--leader-elect=true"}, err: "unknown flag: --leader-elect"},
+		"OfKCM":       {args: []string{"--cluster-cidr=10.0.0.0/8"}, err: "unknown flag: --cluster-cidr"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

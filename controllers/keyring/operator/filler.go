@@ -23,10 +23,10 @@ const fillTimeout = 20 * time.Second
 // filler is a token controller, and the key that it signs the tokens of Secrets with.
 type filler struct{ name, keyID string }
 
-// Filler has the token controller that leads fill a Secret of the account, and deletes that again. kube-controller-manager
+// filler has the token controller that leads fill a Secret of the account, and deletes that again. kube-controller-manager
 // reads its key file at its start, so what it has written says more than the file. ok is false if no token controller has
 // filled it within fillTimeout.
-func (c *Cluster) Filler(ctx context.Context) (found filler, ok bool, err error) {
+func (c *Cluster) filler(ctx context.Context) (found filler, ok bool, err error) {
 	const what = "see with which key the token controller signs"
 	limited, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()

@@ -104,7 +104,7 @@ func (o *Operator) filler(ctx context.Context) (filler, error) {
 		return filler{}, nil
 	}
 	o.Progress("which key a token controller signs the token of a Secret with", fillTimeout)
-	found, ok, err := o.Cluster.Filler(ctx)
+	found, ok, err := o.Cluster.filler(ctx)
 	if err == nil && !ok {
 		o.Progress("no longer for a token controller: none has filled the Secret", 0)
 	}

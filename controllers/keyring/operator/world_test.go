@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -68,7 +69,7 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)
-	w.kube.PrependReactor("create", "secrets", w.fill)
+	w.kube.PrependWatchReactor("secrets", w.fill)
 	pair := testkeys.Parse(testkeys.RSA2048())
 	w.accepts = []string{pair.Public().ID, p256ID}
 	testutil.Must(t, w.File.Init(pair, nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), w.clock.Now()))
@@ -151,16 +152,21 @@ func (w *world) issue(action clienttesting.Action) (bool, runtime.Object, error)
 	return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: legacyToken(w.t, w.signer)}}, nil
 }
 
-// fill fills a token Secret.
-func (w *world) fill(action clienttesting.Action) (bool, runtime.Object, error) {
-	secret := action.(clienttesting.CreateAction).GetObject().(*corev1.Secret)
-	if secret.Type == corev1.SecretTypeServiceAccountToken && w.filler != nil {
-		secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte(legacyToken(w.t, w.filler))}
-		secret.ManagedFields = []metav1.ManagedFieldsEntry{{
-			Manager: "kube-controller-manager", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:token":{}}}`),
-		}}
+// fill fills the token Secret that is watched, as kube-controller-manager does.
+func (w *world) fill(action clienttesting.Action) (bool, watch.Interface, error) {
+	if w.filler == nil {
+		return true, watch.NewEmptyWatch(), nil
 	}
-	return false, nil, nil
+	resource, namespace := action.GetResource(), action.GetNamespace()
+	watching, err := w.kube.Tracker().Watch(resource, namespace)
+	w.must(err)
+	name, _ := action.(clienttesting.WatchAction).GetWatchRestrictions().Fields.RequiresExactMatch("metadata.name")
+	object, err := w.kube.Tracker().Get(resource, namespace, name)
+	w.must(err)
+	secret := object.(*corev1.Secret).DeepCopy()
+	secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte(legacyToken(w.t, w.filler))}
+	w.must(w.kube.Tracker().Update(resource, secret, namespace, metav1.UpdateOptions{FieldManager: "kube-controller-manager"}))
+	return true, watching, nil
 }
 
 func (w *world) must(err error) {

@@ -6,11 +6,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"sa-controller-manager/signing/ring"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -107,8 +109,12 @@ func (d *signer) signerRestarts(ctx context.Context) error {
 	return errors.Join(err, d.signBoth(ctx))
 }
 
+// leaks revokes the active key when all hosts have the next one, as they do after the copy that follows a rotation.
 func (d *signer) leaks(ctx context.Context) error {
 	active, err := d.active()
+	if err == nil {
+		err = d.copied(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -117,9 +123,32 @@ func (d *signer) leaks(ctx context.Context) error {
 		err = d.revoked(ctx, active.ID, "")
 	}
 	if err == nil {
-		err = d.copyLate(ctx)()
+		err = d.copied(ctx)
 	}
 	return errors.Join(err, d.signBoth(ctx))
+}
+
+// copied returns once every host uses the ring of the first one.
+func (d *signer) copied(ctx context.Context) error {
+	if err := d.copyLate(ctx)(); err != nil {
+		return err
+	}
+	state, err := ring.At(d.ringFile).Read()
+	if err != nil {
+		return err
+	}
+	return await.Poll(ctx, func(ctx context.Context) error {
+		for _, manager := range d.managers {
+			metrics, err := manager.Metrics(ctx)
+			if err != nil {
+				return err
+			}
+			if has := metrics.Sum("sacm_key_ring_generation", nil); has != float64(state.Generation) {
+				return fmt.Errorf("a host has generation %v, want %d", has, state.Generation)
+			}
+		}
+		return nil
+	})
 }
 
 // oldLeaks does what the command says: another key file, and a restart.
@@ -145,5 +174,5 @@ func (d *signer) oldLeaks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.keys(ctx, "revoke "+leaked+" --yes"), d.copyLate(ctx)(), d.signBoth(ctx))
+	return errors.Join(d.keys(ctx, "revoke "+leaked+" --yes"), d.copied(ctx), d.signBoth(ctx))
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"sa-controller-manager/signing/ring"
 
@@ -97,6 +98,7 @@ func (d *signer) signerRestarts(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	begun := time.Now()
 	var err error
 	if d.manager, err = d.serve(d.cluster); err == nil {
 		err = d.managerReady(ctx)
@@ -104,9 +106,18 @@ func (d *signer) signerRestarts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.notef("started", "the signer, process %d, beside process %d", d.manager.PID(), before)
-	_, err = d.beside.Get(ctx, "/livez") // it is the same process
-	return errors.Join(err, d.signBoth(ctx))
+	d.notef("started", "the signer, process %d: ready after %s; beside process %d", d.manager.PID(), rounded(time.Since(begun)), before)
+	if err := d.signBoth(ctx); err != nil {
+		return err
+	}
+	for _, manager := range []*devcluster.Manager{d.manager, d.beside} { // that one is the same process still
+		metrics, err := manager.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		d.notef("memory", "process %d: %.0f MiB resident", manager.PID(), metrics.Sum("process_resident_memory_bytes", nil)/(1<<20))
+	}
+	return nil
 }
 
 // leaks revokes the active key when all hosts have the next one, as they do after the copy that follows a rotation.

@@ -115,7 +115,7 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	}
 	for _, gone := range revoked {
 		if count := uses[gone.ID]; count > 0 {
-			fact := check.Key(check.RevokedInSecrets, check.KeyArgs{Key: gone.ID, Why: strconv.Itoa(count)})
+			fact := check.Key(check.RevokedHeld, check.KeyArgs{Key: gone.ID, Why: strconv.Itoa(count)})
 			r.Findings = append(r.Findings, fact.Finding)
 		}
 	}

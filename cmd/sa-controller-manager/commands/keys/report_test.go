@@ -97,7 +97,7 @@ func TestReportRevokedSecrets(t *testing.T) {
 	}))
 	r, err := newReport(t.Context(), w.Operator, " --kubeconfig=k")
 	w.must(err)
-	i := slices.IndexFunc(r.Findings, func(f check.Finding) bool { return f.Code == check.RevokedInSecrets })
+	i := slices.IndexFunc(r.Findings, func(f check.Finding) bool { return f.Code == check.RevokedHeld })
 	if want := "1 token Secrets have a token of key " + rsaID; i < 0 || !strings.Contains(r.Findings[i].Message, want) ||
 		!strings.Contains(r.Findings[i].Remedy, "keys revoke "+rsaID+" --kubeconfig=k names a token controller") {
 		t.Errorf("findings %+v, want one with %q", r.Findings, want)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"sa-controller-manager/signing/ring"
@@ -115,7 +116,13 @@ func (d *signer) signerRestarts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.notef("memory", "process %d: %.0f MiB resident", manager.PID(), metrics.Sum("process_resident_memory_bytes", nil)/(1<<20))
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", manager.PID()))
+		if err != nil {
+			return err
+		}
+		_, anonymous, _ := strings.Cut(string(status), "RssAnon:")
+		d.notef("memory", "process %d: %.0f MiB resident, of which its own: %s", manager.PID(),
+			metrics.Sum("process_resident_memory_bytes", nil)/(1<<20), strings.Join(strings.Fields(anonymous)[:2], " "))
 	}
 	return nil
 }

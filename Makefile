@@ -178,8 +178,8 @@ test: ## Run the unit tests, the differential tests, then the integration tests.
 	@test/stage.sh "integration tests" $(MAKE) test-integration
 
 .PHONY: test-unit
-test-unit: deps ## Run the unit tests with the race detector.
-	CGO_ENABLED=1 go test -race -timeout=10m ./...
+test-unit: deps ## Run the unit tests with the race detector. Vetting is another stage.
+	CGO_ENABLED=1 go test -race -vet=off -timeout=10m ./...
 
 .PHONY: test-differential
 test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's own, on 30000 random Pods.
@@ -188,12 +188,11 @@ test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's ow
 SEEDS ?= 500
 .PHONY: test-simulation
 test-simulation: ## Run SEEDS worlds with a simulated API server, of which SEED is the first, and plant bugs in some.
-	go -C test/simulation test -count=1 -timeout=30m ./... -args -seeds=$(SEEDS) $(if $(filter-out 0,$(SEED)),-seed=$(SEED))
+	go -C test/simulation test -count=1 -vet=off -timeout=30m ./... -args -seeds=$(SEEDS) $(if $(filter-out 0,$(SEED)),-seed=$(SEED))
 
 # A module of its own: it needs some 190 packages of Prometheus.
 .PHONY: test-alerts
 test-alerts: ## Test the alert rules and the dashboard's queries with Prometheus' own engine.
-	go -C test/alerts vet ./...
 	go -C test/alerts test -count=1 ./...
 
 # Without the race detector, which doubles CPU time: faults and test-long have it.
@@ -235,7 +234,7 @@ vuln: ## Search for known vulnerabilities with govulncheck; not in continuous in
 .PHONY: test-backends
 test-backends: control-plane build ## Test sa-kms-signer, built with the race detector, with keys in SoftHSM and in the real transit engine, and the binary with it; needs Debian packages.
 	@test/deps.sh backends
-	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test/backends test -count=1 -timeout=15m .
+	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test/backends test -count=1 -vet=off -timeout=15m .
 
 # The browser has 300 MB, which continuous integration must not install.
 .PHONY: test-browser

@@ -13,34 +13,29 @@
 //  3. The deadline is the timeout in the URL less 1.5 s: the apiserver rounds that timeout up and
 //     would otherwise give up first.
 //  4. A CREATE or UPDATE without an object is allowed untouched.
-//  5. Chain calls the plugins whose Rules match, in order: Mutators for /mutate, Validators for
-//     /validate. It waits until each is ready. A mutator sees the object as patched by those
-//     before it. The first refusal ends the call.
+//  5. A probe that proves that kube-apiserver reaches this process gets its answer. Then the plugin, once it is
+//     ready, decides: Admit for /mutate, Validate for /validate.
 //  6. The response carries the uid, in the version of the request: allowed, perhaps with a JSON
 //     patch, or refused, with a status.
 //
-// The contract of a plugin:
+// The contract of the plugin:
 //
-//  1. Rules are constant. The apiserver calls the webhook for exactly these, so narrow rules
-//     save calls.
-//  2. Plugins are safe for concurrent use. They neither change a Request nor retain any part of it.
-//  3. It honors the context, which ends when the caller no longer waits for the answer.
-//  4. Admit does not change the object: it adds operations to Response.Patch, relative to
+//  1. It is safe for concurrent use. It neither changes a Request nor retains any part of it.
+//  2. It honors the context, which ends when the caller no longer waits for the answer.
+//  3. Admit does not change the object: it adds operations to Response.Patch, relative to
 //     Request.Object. They append to lists and never rewrite a list that others write too. They
 //     are idempotent, because the apiserver may call again.
-//  5. A request with DryRun has no side effects.
-//  6. An error refuses the request. Forbidden, TooManyRequests and Internal return the usual ones;
+//  4. A request with DryRun has no side effects.
+//  5. An error refuses the request. Forbidden, TooManyRequests and Internal return the usual ones;
 //     statusOf alone decides what the client sees of them.
 //
 // Names of kube-apiserver (k8s.io/apiserver/pkg/admission) and their counterparts here:
 //
 //	Attributes                            Request
-//	Interface, MutationInterface,         Plugin, Mutator,
-//	ValidationInterface                   Validator
-//	Handler: Handles                      Plugin.Rules
+//	MutationInterface,                    Plugin
+//	ValidationInterface
 //	Handler: SetReadyFunc, WaitForReady   Handler: SetReadyChannels, which waits without
 //	                                      polling, and Ready
-//	NewFromPlugins, chainAdmissionHandler Chain
 //	NewForbidden                          Forbidden
 //	AddAnnotation, warning.AddWarning     Response.AuditAnnotations, Response.Warnings
 //

@@ -39,7 +39,7 @@ func TestServerDrains(t *testing.T) {
 					return nil
 				})
 				s := start(t, func(c *ServerConfig) {
-					c.Webhook = NewWebhook(WebhookConfig{Chain: Chain{{Name: "slow", Plugin: slow}}})
+					c.Webhook = NewWebhook(WebhookConfig{Plugin: slow})
 					c.DrainDelay, c.DrainTimeout = 5*time.Second, 10*time.Second
 				})
 				answer := make(chan string, 1)

@@ -19,7 +19,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A plugin refuses a request by returning an error. The functions below return the usual ones. Any
+// The plugin refuses a request by returning an error. The functions below return the usual ones. Any
 // other apierrors.APIStatus keeps its code, reason and details; a plain error becomes 500
 // InternalError. The apiserver shows all of it to the user and puts `admission webhook "..." denied
 // the request: ` in front of the message.
@@ -109,12 +109,11 @@ func (r *Request) displayName() string {
 // Short returns the beginning of a name that nobody has checked yet, for an error.
 func Short(name string) string { return name[:min(len(name), maxText)] }
 
-// recoverAs must be deferred. It turns a panic into a refusal that names who panicked, and logs the
-// stack.
+// recoverAs must be deferred. It turns a panic into a refusal, and logs the stack.
 //
 // The value of a panic may quote the object, which may hold secrets. Only errors of the Go runtime
 // are known not to; of any other value only the type is logged.
-func recoverAs(ctx context.Context, err *error, kind, name string) {
+func recoverAs(ctx context.Context, err *error) {
 	value := recover()
 	if value == nil {
 		return
@@ -124,6 +123,6 @@ func recoverAs(ctx context.Context, err *error, kind, name string) {
 		cause = known.Error()
 	}
 	klog.FromContext(ctx).Error(nil, "Recovered from a panic and refused the request",
-		"by", kind+" "+name, "cause", cause, "stack", string(debug.Stack()))
-	*err = Internal(fmt.Errorf("%s %s panicked; the log of sa-controller-manager has the details", kind, name))
+		"cause", cause, "stack", string(debug.Stack()))
+	*err = Internal(errors.New("the admission webhook panicked; the log of sa-controller-manager has the details"))
 }

@@ -110,8 +110,9 @@ func TestAPanicTellsNoValue(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
-			plugin := mutates(func(context.Context, *Request, *Response) error { tc.panics(); return nil })
-			err := chainOf(plugin).Admit(klog.NewContext(t.Context(), logger), createPod("web"), &Response{})
+			webhook := NewWebhook(WebhookConfig{Plugin: patchEverything()})
+			err := webhook.decide(klog.NewContext(t.Context(), logger), createPod("web"), &Response{}, true,
+				func(context.Context, *Request, *Response) error { tc.panics(); return nil })
 			if err == nil {
 				t.Fatal("the request is admitted")
 			}

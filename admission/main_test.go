@@ -23,9 +23,6 @@ var errBoom = errors.New("boom")
 // pods is the resource of most tests.
 var pods = metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// podRule matches the creation of Pods.
-func podRule() Rule { return Rule{Resource: "pods", Operations: []Operation{Create}} }
-
 // createPod is a request with a Pod of that name.
 func createPod(name string) *Request {
 	return &Request{
@@ -37,44 +34,49 @@ func createPod(name string) *Request {
 	}
 }
 
-// base is a plugin that neither mutates nor validates.
-type base struct {
-	rules []Rule
-	ready func(context.Context) error
-}
-
-func (b base) Rules() []Rule { return b.rules }
-
-func (b base) Ready(ctx context.Context) error {
-	if b.ready == nil {
-		return nil
-	}
-	return b.ready(ctx)
-}
-
 type decide = func(context.Context, *Request, *Response) error
 
-type mutator struct {
-	base
-	admit decide
+// fakePlugin allows what it has no function for.
+type fakePlugin struct {
+	ready           func(context.Context) error
+	admit, validate decide
 }
 
-func (m mutator) Admit(ctx context.Context, r *Request, o *Response) error { return m.admit(ctx, r, o) }
-
-type validator struct {
-	base
-	validate decide
+func (p fakePlugin) Ready(ctx context.Context) error {
+	if p.ready == nil {
+		return nil
+	}
+	return p.ready(ctx)
 }
 
-func (v validator) Validate(ctx context.Context, r *Request, o *Response) error {
-	return v.validate(ctx, r, o)
+func (p fakePlugin) Admit(ctx context.Context, r *Request, o *Response) error {
+	return p.call(ctx, r, o, p.admit)
 }
 
-// mutates is a mutator of Pods.
-func mutates(admit decide) Plugin { return mutator{base{rules: []Rule{podRule()}}, admit} }
+func (p fakePlugin) Validate(ctx context.Context, r *Request, o *Response) error {
+	return p.call(ctx, r, o, p.validate)
+}
 
-// validates is a validator of Pods.
-func validates(validate decide) Plugin { return validator{base{rules: []Rule{podRule()}}, validate} }
+func (fakePlugin) call(ctx context.Context, r *Request, o *Response, decide decide) error {
+	if decide == nil {
+		return nil
+	}
+	return decide(ctx, r, o)
+}
+
+func mutates(admit decide) Plugin { return fakePlugin{admit: admit} }
+
+func warns(text string, then error) decide {
+	return func(_ context.Context, _ *Request, response *Response) error {
+		response.Warnings = append(response.Warnings, text)
+		response.Annotate(text, "said")
+		return then
+	}
+}
+
+func panics(value any) decide {
+	return func(context.Context, *Request, *Response) error { panic(value) }
+}
 
 func allow(context.Context, *Request, *Response) error { return nil }
 
@@ -88,21 +90,4 @@ func adds(path, value string) decide {
 		response.Patch = append(response.Patch, PatchOperation{Op: "add", Path: path, Value: json.RawMessage(value)})
 		return nil
 	}
-}
-
-// chainOf is a chain of plugins with the names a, b and so on.
-func chainOf(plugins ...Plugin) Chain {
-	var chain Chain
-	for i, plugin := range plugins {
-		chain = append(chain, ChainEntry{Name: string(rune('a' + i)), Plugin: plugin})
-	}
-	return chain
-}
-
-// names are those of the plugins, in the order in which they are called.
-func names(chain Chain) (all []string) {
-	for _, entry := range chain {
-		all = append(all, entry.Name)
-	}
-	return all
 }

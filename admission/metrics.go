@@ -11,25 +11,23 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Outcomes of a plugin or of a whole call. A refusal is the response to a bad object; an error is a
+// Outcomes of a call. A refusal is the response to a bad object; an error is a
 // failure of the webhook, or temporary.
 const (
 	outcomeAllowed = "allowed"
 	outcomePatched = "patched"
 	outcomeRefused = "refused"
 	outcomeError   = "error"
-	// outcomeInvalid and outcomeOverload are calls that did not reach a plugin.
+	// outcomeInvalid and outcomeOverload are calls that did not reach the plugin.
 	outcomeInvalid  = "invalid"
 	outcomeOverload = "overload"
 )
 
-// Metrics are the metrics of the webhook and of its plugins. A nil Metrics is a no-op. It is safe
+// Metrics are the metrics of the webhook. A nil Metrics is a no-op. It is safe
 // for concurrent use.
 type Metrics struct {
 	requests *metrics.CounterVec
 	duration *metrics.HistogramVec
-	plugins  *metrics.CounterVec
-	latency  *metrics.HistogramVec
 	inFlight *metrics.Gauge
 	evicted  *metrics.Counter
 	tls      *metrics.CounterVec
@@ -37,26 +35,16 @@ type Metrics struct {
 
 // NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	buckets := []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	m := &Metrics{
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_webhook_requests_total",
-			Help: "Webhook calls by path and outcome. Calls with outcome invalid or overload did not reach a plugin.",
+			Help: "Webhook calls by path and outcome. Calls with outcome invalid or overload did not reach the plugin.",
 		}, []string{"path", "outcome"}),
 		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name:    "sacm_webhook_request_duration_seconds",
 			Help:    "Time from the first byte of a webhook call to its response, including waiting.",
-			Buckets: buckets,
+			Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
 		}, []string{"path"}),
-		plugins: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "sacm_admission_plugin_requests_total",
-			Help: "Requests decided by an admission plugin, by path, plugin and outcome.",
-		}, []string{"path", "plugin", "outcome"}),
-		latency: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Name:    "sacm_admission_plugin_duration_seconds",
-			Help:    "Time an admission plugin took to decide, including the wait until it was ready.",
-			Buckets: buckets,
-		}, []string{"path", "plugin"}),
 		inFlight: metrics.NewGauge(&metrics.GaugeOpts{
 			Name: "sacm_webhook_requests_in_flight",
 			Help: "Webhook calls that are being decided, after their body has arrived.",
@@ -70,17 +58,8 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Help: "Failed TLS handshakes by reason. With certificate_refused the caller refused the serving certificate, and its call failed.",
 		}, []string{"reason"}),
 	}
-	mustRegister(m.requests, m.duration, m.plugins, m.latency, m.inFlight, m.evicted, m.tls)
+	mustRegister(m.requests, m.duration, m.inFlight, m.evicted, m.tls)
 	return m
-}
-
-// pluginEnds records a decision that a plugin began at start.
-func (m *Metrics) pluginEnds(path, plugin, outcome string, start time.Time) {
-	if m == nil {
-		return
-	}
-	m.plugins.WithLabelValues(path, plugin, outcome).Inc()
-	m.latency.WithLabelValues(path, plugin).Observe(time.Since(start).Seconds())
 }
 
 // requestEnds records a call that began at start.

@@ -18,43 +18,31 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := metrics.NewKubeRegistry()
 	m := NewMetrics(registry.MustRegister)
-	chain := Chain{
-		{Name: "A", Plugin: mutates(adds("/a", `1`)), Metrics: m},
-		{Name: "B", Plugin: mutates(allow), Metrics: m},
-		{Name: "C", Plugin: validates(refuse), Metrics: m},
+	for _, call := range []struct {
+		path   string
+		plugin fakePlugin
+	}{
+		{"/mutate", fakePlugin{admit: adds("/a", `1`)}},
+		{"/mutate", fakePlugin{admit: allow}},
+		{"/validate", fakePlugin{validate: refuse}},
+		{"/mutate", fakePlugin{admit: panics(1)}},
+		{"/mutate", fakePlugin{ready: func(context.Context) error { return errNotReady }}},
+	} {
+		ask(t, NewWebhook(WebhookConfig{Plugin: call.plugin, Metrics: m}), post(call.path, createReview("v1")))
 	}
-	webhook := NewWebhook(WebhookConfig{Chain: chain, Metrics: m})
-	ask(t, webhook, post("/mutate", createReview("v1")))
-	ask(t, webhook, post("/mutate", createReview("v1")))
-	ask(t, webhook, post("/validate", createReview("v1")))
-	ask(t, webhook, post("/validate", "garbage"))
-	ask(t, NewWebhook(WebhookConfig{Chain: Chain{{Name: "D", Plugin: mutates(panics(1)), Metrics: m}}, Metrics: m}),
-		post("/mutate", createReview("v1")))
-	notYet := base{rules: []Rule{podRule()}, ready: func(context.Context) error { return errNotReady }}
-	early := NewWebhook(WebhookConfig{Chain: Chain{{Name: "E", Plugin: mutator{notYet, panics("must not be called")}, Metrics: m}},
-		Metrics: m})
-	ask(t, early, post("/mutate", createReview("v1")))
+	ask(t, NewWebhook(WebhookConfig{Plugin: patchEverything(), Metrics: m}), post("/validate", "garbage"))
 	got := slices.DeleteFunc(testutil.Series(registry, "sacm_"), func(line string) bool {
 		return strings.Contains(line, "_bucket{") || strings.Contains(line, "_sum{")
 	})
 	want := []string{
-		`sacm_admission_plugin_duration_seconds_count{path="mutate",plugin="A"} 2`,
-		`sacm_admission_plugin_duration_seconds_count{path="mutate",plugin="B"} 2`,
-		`sacm_admission_plugin_duration_seconds_count{path="mutate",plugin="D"} 1`,
-		`sacm_admission_plugin_duration_seconds_count{path="mutate",plugin="E"} 1`,
-		`sacm_admission_plugin_duration_seconds_count{path="validate",plugin="C"} 1`,
-		`sacm_admission_plugin_requests_total{outcome="allowed",path="mutate",plugin="B"} 2`,
-		`sacm_admission_plugin_requests_total{outcome="error",path="mutate",plugin="D"} 1`,
-		`sacm_admission_plugin_requests_total{outcome="error",path="mutate",plugin="E"} 1`,
-		`sacm_admission_plugin_requests_total{outcome="patched",path="mutate",plugin="A"} 2`,
-		`sacm_admission_plugin_requests_total{outcome="refused",path="validate",plugin="C"} 1`,
 		`sacm_webhook_connections_evicted_total 0`,
 		`sacm_webhook_request_duration_seconds_count{path="mutate"} 4`,
 		`sacm_webhook_request_duration_seconds_count{path="validate"} 2`,
 		`sacm_webhook_requests_in_flight 0`,
+		`sacm_webhook_requests_total{outcome="allowed",path="mutate"} 1`,
 		`sacm_webhook_requests_total{outcome="error",path="mutate"} 2`,
 		`sacm_webhook_requests_total{outcome="invalid",path="validate"} 1`,
-		`sacm_webhook_requests_total{outcome="patched",path="mutate"} 2`,
+		`sacm_webhook_requests_total{outcome="patched",path="mutate"} 1`,
 		`sacm_webhook_requests_total{outcome="refused",path="validate"} 1`,
 	}
 	testutil.Check(t, "result", want, got)

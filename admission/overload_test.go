@@ -25,9 +25,9 @@ func TestWebhookMaxInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
-		chain := Chain{{Name: "slow", Plugin: mutates(func(context.Context, *Request, *Response) error { <-goOn; return nil })}}
+		plugin := mutates(func(context.Context, *Request, *Response) error { <-goOn; return nil })
 		registry := metrics.NewKubeRegistry()
-		webhook := NewWebhook(WebhookConfig{Chain: chain, MaxInFlight: 2, Metrics: NewMetrics(registry.MustRegister)})
+		webhook := NewWebhook(WebhookConfig{Plugin: plugin, MaxInFlight: 2, Metrics: NewMetrics(registry.MustRegister)})
 		for range 2 {
 			go webhook.ServeHTTP(httptest.NewRecorder(), post("/mutate", createReview("v1")))
 		}
@@ -65,7 +65,9 @@ func longReview(size int) string {
 func TestSlowBodiesKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, func(c *ServerConfig) { c.Webhook = NewWebhook(WebhookConfig{Chain: patchEverything(), MaxInFlight: 2}) })
+		s := start(t, func(c *ServerConfig) {
+			c.Webhook = NewWebhook(WebhookConfig{Plugin: patchEverything(), MaxInFlight: 2})
+		})
 		defer s.end(t)
 		begin := func(bodies int, whole string) (cutOff chan string) {
 			cutOff = make(chan string, bodies)
@@ -105,8 +107,8 @@ func TestCallsThatCost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		goOn, noWait := make(chan struct{}), make(chan bool, 10)
-		chain := chainOf(mutates(func(_ context.Context, r *Request, _ *Response) error { noWait <- r.NoWait; <-goOn; return nil }))
-		webhook := NewWebhook(WebhookConfig{Chain: chain})
+		plugin := mutates(func(_ context.Context, r *Request, _ *Response) error { noWait <- r.NoWait; <-goOn; return nil })
+		webhook := NewWebhook(WebhookConfig{Plugin: plugin})
 		dense := reviewOf("v1", `,"operation":"CREATE","object":[0`+strings.Repeat(`,[0`+strings.Repeat(",0", 90)+`]`, 4000)+`]`)
 		go webhook.ServeHTTP(httptest.NewRecorder(), post("/mutate", createReview("v1")))
 		for range 2 {
@@ -235,7 +237,7 @@ func TestWebhookDeadline(t *testing.T) {
 				<-ctx.Done()
 				return fmt.Errorf("wait: %w", ctx.Err())
 			})
-			webhook := NewWebhook(WebhookConfig{Chain: chainOf(untilDeadline)})
+			webhook := NewWebhook(WebhookConfig{Plugin: untilDeadline})
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				answer := ask(t, webhook, post("/mutate?"+tc.query, createReview("v1")))

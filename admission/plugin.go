@@ -38,14 +38,13 @@ type Request struct {
 	// First reports that it is the first request of its connection, which has just been made.
 	First bool `json:"-"`
 
-	// Object is JSON as the apiserver sent it, nil if the review omits it or has null. It includes the
-	// patches of earlier plugins in the chain.
+	// Object is JSON as the apiserver sent it, nil if the review omits it or has null.
 	Object []byte `json:"-"`
 
 	parts int // see span
 }
 
-// Response collects what plugins return besides the decision.
+// Response collects what is returned besides the decision.
 type Response struct {
 	// Patch holds operations on Request.Object. Only Admit may add to it.
 	Patch []PatchOperation
@@ -66,32 +65,13 @@ func (r *Response) Annotate(key, value string) {
 	r.AuditAnnotations[key] = value
 }
 
-// Plugin is one admission plugin. It implements Mutator, Validator or both. The framework calls it
-// for the requests that its Rules match, from any goroutine.
+// Plugin decides on requests. It is called from any goroutine.
 type Plugin interface {
-	// Rules returns the rules of the requests that the plugin handles.
-	Rules() []Rule
 	// Ready blocks until the plugin can decide and returns nil. It returns an error that names what
-	// is missing when ctx or the framework's timeout ends first.
+	// is missing when ctx or the plugin's own timeout ends first.
 	Ready(ctx context.Context) error
-}
-
-// Mutator changes objects. Admit adds its changes to response; an error refuses the request (see
-// errors.go for its status).
-type Mutator interface {
-	Plugin
+	// Admit adds its changes to response, and Validate changes nothing. An error refuses the request (see errors.go for its
+	// status). Both allow a request that they do not know.
 	Admit(ctx context.Context, request *Request, response *Response) error
-}
-
-// SelectiveMutator is a Mutator whose Admit handles fewer requests than its Validate.
-type SelectiveMutator interface {
-	Mutator
-	// MutatingRules returns the rules for Admit; Rules returns those for Validate.
-	MutatingRules() []Rule
-}
-
-// Validator refuses objects. An error refuses the request.
-type Validator interface {
-	Plugin
 	Validate(ctx context.Context, request *Request, response *Response) error
 }

@@ -92,7 +92,7 @@ func start(t *testing.T, change func(*ServerConfig)) *site {
 	config := ServerConfig{
 		Listener: s.listener,
 		TLS:      &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }},
-		Webhook:  NewWebhook(WebhookConfig{Chain: patchEverything()}),
+		Webhook:  NewWebhook(WebhookConfig{Plugin: patchEverything()}),
 	}
 	if change != nil {
 		change(&config)
@@ -224,7 +224,7 @@ func TestPatientCallsAreNotCutOff(t *testing.T) {
 				return nil
 			}
 		})
-		s := start(t, func(c *ServerConfig) { c.Webhook = NewWebhook(WebhookConfig{Chain: chainOf(waits)}) })
+		s := start(t, func(c *ServerConfig) { c.Webhook = NewWebhook(WebhookConfig{Plugin: waits}) })
 		defer s.end(t)
 		for range 2 { // the second one on the same connection
 			testutil.Check(t, "result", "200 v1 uid=u-1 yes ", s.review(t))

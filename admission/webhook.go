@@ -29,8 +29,10 @@ const mediaType = "application/json"
 
 // WebhookConfig configures a Webhook.
 type WebhookConfig struct {
-	// Chain decides. POST /mutate calls its mutators, POST /validate its validators.
-	Chain Chain
+	// Plugin decides: POST /mutate calls Admit, and POST /validate calls Validate.
+	Plugin Plugin
+	// Probe, unless nil, is called before the plugin, and answers what proves that kube-apiserver reaches this process.
+	Probe func(request *Request, response *Response, mutates bool)
 	// MaxInFlight limits the calls that are decided at the same time, over both paths; zero means
 	// DefaultMaxInFlight. Calls beyond it get 429 and may retry.
 	MaxInFlight int
@@ -39,14 +41,15 @@ type WebhookConfig struct {
 }
 
 // Webhook answers AdmissionReviews of admission.k8s.io/v1 and v1beta1 in the version they come in.
-// It is the only place that converts between bytes and requests; plugins see neither the HTTP call
+// It is the only place that converts between bytes and requests; the plugin sees neither the HTTP call
 // nor the encoding.
 //
 // Every response but 404 is a well-formed AdmissionReview with the uid of the request. The HTTP
 // status is 200, because the apiserver ignores the body of any other status and applies
 // failurePolicy. Only if the uid is unknown does the HTTP status repeat the code of the refusal.
 type Webhook struct {
-	chain    Chain
+	plugin   Plugin
+	probe    func(*Request, *Response, bool)
 	deciding *semaphore.Weighted // how many
 	large    *semaphore.Weighted // how much memory, see share
 	metrics  *Metrics
@@ -55,7 +58,8 @@ type Webhook struct {
 // NewWebhook returns a Webhook. It is safe for concurrent use.
 func NewWebhook(config WebhookConfig) *Webhook {
 	return &Webhook{
-		chain: config.Chain,
+		plugin: config.Plugin,
+		probe:  config.Probe,
 		// A body that is on its way takes no place: slow ones do not keep others out.
 		deciding: semaphore.NewWeighted(int64(orDefault(config.MaxInFlight))),
 		large:    semaphore.NewWeighted(largeCalls),
@@ -63,16 +67,16 @@ func NewWebhook(config WebhookConfig) *Webhook {
 	}
 }
 
-// decideFunc is Chain.Admit or Chain.Validate.
+// decideFunc is Plugin.Admit or Plugin.Validate.
 type decideFunc func(context.Context, *Request, *Response) error
 
 // ServeHTTP answers /mutate and /validate.
 func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/" + pathMutate:
-		w.serve(rw, r, pathMutate, w.chain.Admit)
+		w.serve(rw, r, pathMutate, w.plugin.Admit)
 	case "/" + pathValidate:
-		w.serve(rw, r, pathValidate, w.chain.Validate)
+		w.serve(rw, r, pathValidate, w.plugin.Validate)
 	default:
 		http.NotFound(rw, r)
 	}
@@ -84,7 +88,7 @@ func (w *Webhook) serve(rw http.ResponseWriter, r *http.Request, path string, de
 	outcome := outcomeOverload
 	if end, ok := connectionOf(r).begin(); ok {
 		defer end()
-		answer, outcome = w.answer(rw, r, decide)
+		answer, outcome = w.answer(rw, r, path == pathMutate, decide)
 	} else {
 		answer = refusedReview(readEnvelope(rw, r), &Response{}, TooManyRequests("too many connections, please try again"))
 	}
@@ -93,7 +97,7 @@ func (w *Webhook) serve(rw http.ResponseWriter, r *http.Request, path string, de
 }
 
 // answer takes a call through its stages. Each stage may end it.
-func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideFunc) (*admissionv1.AdmissionReview, string) {
+func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, mutates bool, decide decideFunc) (*admissionv1.AdmissionReview, string) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeToDecide(r.URL.Query().Get("timeout")))
 	defer cancel()
 	if err := checkCall(r); err != nil {
@@ -126,11 +130,11 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	}
 	request.NoWait, request.First = request.DryRun || held.held > 0, connectionOf(r).isFirst()
 	response := &Response{}
-	answer, outcome := runChain(ctx, found, request, response, decide)
+	err = w.decide(ctx, request, response, mutates, decide)
 	if response.Close {
 		rw.Header().Set("Connection", "close")
 	}
-	return answer, outcome
+	return concluded(ctx, found, request, response, err)
 }
 
 // checkCall refuses calls that an apiserver never makes, before it reads the body.
@@ -170,10 +174,24 @@ func isJSON(contentType string) bool {
 	return err == nil && media == mediaType
 }
 
-// runChain calls the plugins and turns their decision into a response.
-func runChain(ctx context.Context, found envelope, request *Request, response *Response,
-	decide decideFunc) (*admissionv1.AdmissionReview, string) {
-	err := decideGuarded(ctx, request, response, decide)
+// decide allows a CREATE or UPDATE without an object: there is nothing to decide on. DELETE and CONNECT may have none and
+// are decided. A panic refuses the request.
+func (w *Webhook) decide(ctx context.Context, request *Request, response *Response, mutates bool, decide decideFunc) (err error) {
+	if request.Object == nil && (request.Operation == Create || request.Operation == Update) {
+		return nil
+	}
+	defer recoverAs(ctx, &err)
+	if w.probe != nil {
+		w.probe(request, response, mutates)
+	}
+	if err := w.plugin.Ready(ctx); err != nil {
+		return notReadyError{Forbidden(request, err)} // as upstream
+	}
+	return decide(ctx, request, response)
+}
+
+// concluded turns a decision into a response.
+func concluded(ctx context.Context, found envelope, request *Request, response *Response, err error) (*admissionv1.AdmissionReview, string) {
 	var answer *admissionv1.AdmissionReview
 	if err == nil {
 		answer, err = allowedReview(found, response)
@@ -188,16 +206,6 @@ func runChain(ctx context.Context, found envelope, request *Request, response *R
 			"name", request.Name, "uid", request.UID, "dryRun", request.DryRun, "outcome", outcome)
 	}
 	return answer, outcome
-}
-
-// decideGuarded allows a CREATE or UPDATE without an object: there is nothing to decide on. DELETE
-// and CONNECT may have none and are decided.
-func decideGuarded(ctx context.Context, request *Request, response *Response, decide decideFunc) (err error) {
-	if request.Object == nil && (request.Operation == Create || request.Operation == Update) {
-		return nil
-	}
-	defer recoverAs(ctx, &err, "the admission", "webhook")
-	return decide(ctx, request, response)
 }
 
 // writeReview writes the response. For the HTTP status see Webhook.

@@ -87,14 +87,13 @@ func said(answer *admissionv1.AdmissionReview) string {
 }
 
 // patchEverything patches every request that has an object, and panics on none.
-func patchEverything() Chain {
-	all := []Rule{{Group: Any, Resource: Any, SubResource: Any, Operations: []Operation{Any}}}
-	return Chain{{Name: "patch", Plugin: mutator{base{rules: all}, func(ctx context.Context, r *Request, o *Response) error {
+func patchEverything() Plugin {
+	return mutates(func(ctx context.Context, r *Request, o *Response) error {
 		if r.Object == nil {
 			return nil
 		}
 		return adds("/a", `1`)(ctx, r, o)
-	}}}}
+	})
 }
 
 const patched = `yes [{"op":"add","path":"/a","value":1}]`
@@ -231,24 +230,34 @@ func TestWebhook(t *testing.T) {
 			reason: "net/http's own way to hang up gives an answer too", plugin: mutates(panics(http.ErrAbortHandler)),
 			want: "v1 uid=u-1 500 InternalError: ",
 		},
-		"panic in rules": {
-			reason: "of the framework, as it were", plugin: panickingRules{},
-			want: "v1 uid=u-1 500 InternalError: Internal error occurred: the admission webhook panicked",
+		"panic": {
+			reason: "it tells nothing of the object", plugin: mutates(panics(`{"secret":"hunter2"}`)),
+			want: "v1 uid=u-1 500 InternalError: Internal error occurred: the admission webhook panicked; the log of sa-controller-manager has the details",
+		},
+		"refusal": {
+			reason: "no patch is left", want: `v1 uid=u-1 403 Forbidden: pods "web" is forbidden: boom`,
+			plugin: mutates(func(ctx context.Context, r *Request, o *Response) error {
+				_ = adds("/a", "1")(ctx, r, o)
+				return refuse(ctx, r, o)
+			}),
+		},
+		"not ready": {
+			reason: "Forbidden, in upstream's words", want: `v1 uid=u-1 403 Forbidden: pods "web" is forbidden: not yet ready to handle request`,
+			plugin: fakePlugin{ready: func(context.Context) error { return errNotReady }, admit: panics("must not be called")},
 		},
 		"bad patch": {reason: "it cannot be encoded", plugin: mutates(adds("/a", `{`)), want: "v1 uid=u-1 500 InternalError: "},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			chain := patchEverything()
-			if tc.plugin != nil {
-				chain = chainOf(tc.plugin)
+			if tc.plugin == nil {
+				tc.plugin = patchEverything()
 			}
 			r := post("/mutate", cmp.Or(tc.body, createReview("v1")))
 			if tc.change != nil {
 				tc.change(r)
 			}
-			got := said(ask(t, NewWebhook(WebhookConfig{Chain: chain}), r))
+			got := said(ask(t, NewWebhook(WebhookConfig{Plugin: tc.plugin}), r))
 			if !strings.HasPrefix(got, tc.want) || strings.HasSuffix(tc.want, "yes ") && got != tc.want {
 				t.Errorf("%s:\ngot  %.300q\nwant %q", tc.reason, got, tc.want)
 			}
@@ -262,10 +271,15 @@ func (brokenReader) Read([]byte) (int, error) { return 0, errBoom }
 
 func TestWebhookPaths(t *testing.T) {
 	t.Parallel()
-	chain := Chain{{Name: "m", Plugin: mutates(warns("mutated", nil))}, {Name: "v", Plugin: validates(warns("validated", nil))}}
-	webhook := NewWebhook(WebhookConfig{Chain: chain})
+	probe := func(_ *Request, response *Response, mutates bool) {
+		if mutates {
+			response.Patch = []PatchOperation{{Op: "add", Path: "/p", Value: []byte("1")}}
+		}
+	}
+	webhook := NewWebhook(WebhookConfig{Plugin: fakePlugin{admit: warns("mutated", nil), validate: warns("validated", nil)}, Probe: probe})
 	for path, want := range map[string]string{"/mutate": "mutated", "/validate": "validated", "/mutate?timeout=10s": "mutated"} {
 		answer := ask(t, webhook, post(path, createReview("v1")))
+		testutil.Check(t, path+": answers a probe", want == "mutated", len(answer.Response.Patch) > 0)
 		testutil.Check(t, path+": warnings", []string{want}, answer.Response.Warnings)
 		testutil.Check(t, path+": audit annotations", map[string]string{want: "said"}, answer.Response.AuditAnnotations)
 	}
@@ -279,12 +293,11 @@ func TestWebhookPaths(t *testing.T) {
 func TestWebhookHandsOverTheRequest(t *testing.T) {
 	t.Parallel()
 	var got *Request
-	plugin := mutator{base{rules: []Rule{{Resource: "pods", SubResource: Any, Operations: []Operation{Any}}}},
-		func(_ context.Context, r *Request, _ *Response) error {
-			got = r
-			return nil
-		}}
-	ask(t, NewWebhook(WebhookConfig{Chain: chainOf(plugin)}), post("/mutate", reviewOf("v1",
+	plugin := mutates(func(_ context.Context, r *Request, _ *Response) error {
+		got = r
+		return nil
+	})
+	ask(t, NewWebhook(WebhookConfig{Plugin: plugin}), post("/mutate", reviewOf("v1",
 		`,"subResource":"ephemeralcontainers","name":"web","namespace":"ns","operation":"UPDATE","dryRun":true,`+
 			`"userInfo":{"username":"jane","groups":["dev"],"extra":{"k":["v"]}},"object":{"a" : 1},"oldObject":{"b":2},"options":{"c":3}`)))
 	want := createPod("")
@@ -294,7 +307,3 @@ func TestWebhookHandsOverTheRequest(t *testing.T) {
 	want.Kind.Version, want.Kind.Kind = "v1", "Pod"
 	testutil.Check(t, "result", want, got, gocmp.AllowUnexported(Request{}))
 }
-
-type panickingRules struct{ Mutator }
-
-func (panickingRules) Rules() []Rule { panic("rules") }

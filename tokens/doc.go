@@ -8,9 +8,8 @@
 //
 // Inspect decodes a token without verifying it, and VerifyLegacy verifies the signature of a legacy
 // token. Neither can say whether a token is valid now: only kube-apiserver also looks up the account
-// and the Secret. Examine and SignedWith show a token of any form to the user who holds it. All of
-// them accept the one canonical spelling of a token; Canonical converts the other spellings that
-// kube-apiserver accepts.
+// and the Secret. SignedWith finds the key of a token of any form. All of them accept the one
+// canonical spelling of a token; Canonical converts the other spellings that kube-apiserver accepts.
 //
 // An Issuer is safe for concurrent use if its Signer is; everything else is a pure function.
 //

@@ -21,7 +21,6 @@ func unsigned(header, payload string) string {
 	return segment(header) + "." + segment(payload) + ".c2ln"
 }
 
-// TestInspect has what TestExamine, which begins with Inspect, has not.
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	full := tokens.Token{
@@ -35,6 +34,7 @@ func TestInspect(t *testing.T) {
 		token  string
 		want   tokens.Token
 	}{
+		"legacy":        {"no time, no audience", unsigned(`{"alg":"RS256","kid":"a-key"}`, legacyPayload), full},
 		"no key ID":     {"very old kube-controller-managers wrote none", unsigned(`{"alg":"RS256"}`, legacyPayload), noKeyID},
 		"white space":   {"JSON allows it", unsigned(" { \"alg\" : \"RS256\" ,\n \"kid\" :\t\"a-key\" } ", " "+legacyPayload+"\n"), full},
 		"empty objects": {"nothing is required", unsigned("{}", "{}"), tokens.Token{}},

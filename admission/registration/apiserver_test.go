@@ -6,7 +6,6 @@ package registration
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -160,7 +159,7 @@ func (a *apiserver) answer(pod *corev1.Pod, first bool) {
 		panic(err)
 	}
 	response := &admission.Response{}
-	_ = a.responds.Admit(context.Background(), &admission.Request{DryRun: true, First: first, Object: encoded}, response)
+	a.responds.Probe(&admission.Request{DryRun: true, First: first, Object: encoded}, response, true)
 	if !response.Close {
 		panic("the connection stays")
 	}

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
-	"sa-controller-manager/admission"
 )
 
 // Name is the name of both configurations. The apiserver calls webhooks in the order of these
@@ -49,7 +47,7 @@ type Spec struct {
 	Timeout time.Duration
 
 	// MutatingRules and ValidatingRules are the rules of the plugin.
-	MutatingRules, ValidatingRules []admission.Rule
+	MutatingRules, ValidatingRules []admissionregistrationv1.RuleWithOperations
 
 	// Ordinary says that the plugin does for a Pod what the policy podpolicy.Completion does, and nothing else.
 	Ordinary bool

@@ -44,13 +44,13 @@ func TestStateIsShown(t *testing.T) {
 			want  State
 			other string // what a replica that does not lead says
 		}{
-			{do: func() {}, want: Registered, other: "kube-apiserver calls the webhook"},
+			{do: func() {}, want: Registered, other: "the webhook is bound"},
 			{do: func() {
 				a.change(t, validating, func(o *object) *object { return o.annotated(AnnotationOff) })
 			}, want: Off, other: "off: annotation"},
 			{do: func() {
 				a.change(t, validating, func(o *object) *object { return o.annotated("") })
-			}, want: Registered, other: "kube-apiserver calls the webhook"},
+			}, want: Registered, other: "the webhook is bound"},
 		} {
 			step.do()
 			pause(time.Second)

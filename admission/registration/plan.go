@@ -98,17 +98,20 @@ func (o observation) caBundles() [][]byte {
 	return all
 }
 
+// follows is all that a replica knows without the Lease: perhaps none leads, and only the leader has the path proved.
+const follows = "this replica does not lead; "
+
 // followed returns the status on a replica that does not lead.
 func (o observation) followed() Status {
 	for k, one := range o.last {
 		if one.object.isOff() {
-			return Status{State: Idle, Detail: "another replica leads; " + o.switchedOff(kind(k)).String()}
+			return Status{State: Idle, Detail: follows + o.switchedOff(kind(k)).String()}
 		}
 	}
 	if !o.active() {
-		return Status{State: Idle, Detail: "another replica leads; kube-apiserver does not call the webhook"}
+		return Status{State: Idle, Detail: follows + "the webhook is not bound"}
 	}
-	return Status{State: Idle, Detail: "another replica leads; kube-apiserver calls the webhook"}
+	return Status{State: Idle, Detail: follows + "the webhook is bound"}
 }
 
 func (o observation) wanted() (wanted [kinds][]entry) {

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/meta"
 )
 
@@ -41,7 +40,7 @@ const isProbe = `request.kind.kind == "Pod" && request.operation == "CREATE" && 
 
 // probeEntry returns the webhook that matches probes alone and refuses them if the call fails.
 func (s Spec) probeEntry(caBundle []byte) entry {
-	probe := s.entry(probeName, mutatePath, []admission.Rule{podCreation()}, caBundle)
+	probe := s.entry(probeName, mutatePath, s.MutatingRules, caBundle)
 	probe.FailurePolicy = new(admissionregistrationv1.Fail)
 	probe.TimeoutSeconds = new(wholeSeconds(min(s.Timeout, maxProbeTimeout)))
 	probe.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)

@@ -11,8 +11,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"sa-controller-manager/admission"
 )
 
 // The names of the webhooks: three labels, as the apiserver requires. Users see them in refusals.
@@ -44,11 +42,11 @@ func (s Spec) entries(caBundle []byte) (mutating, validating []entry) {
 	return []entry{mutate}, []entry{validate}
 }
 
-func (s Spec) entry(name, path string, rules []admission.Rule, caBundle []byte) entry {
+func (s Spec) entry(name, path string, rules []admissionregistrationv1.RuleWithOperations, caBundle []byte) entry {
 	return entry{
 		Name:                    name,
 		ClientConfig:            s.clientConfig(path, caBundle),
-		Rules:                   admission.RulesWithOperations(rules),
+		Rules:                   rules,
 		FailurePolicy:           new(s.FailurePolicy),
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
 		NamespaceSelector:       &metav1.LabelSelector{},

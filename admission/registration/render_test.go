@@ -21,10 +21,9 @@ func urlSpec() Spec {
 	return Spec{
 		Mode: URL, Host: "127.0.0.1", Port: 10262,
 		FailurePolicy: admissionregistrationv1.Fail, Timeout: 10 * time.Second,
-		MutatingRules: []admission.Rule{podCreation()},
-		ValidatingRules: []admission.Rule{
-			podCreation(),
-			{Resource: "pods", SubResource: "ephemeralcontainers", Operations: []admission.Operation{admission.Update}},
+		MutatingRules: []admissionregistrationv1.RuleWithOperations{admission.PodRule("pods", admission.Create)},
+		ValidatingRules: []admissionregistrationv1.RuleWithOperations{
+			admission.PodRule("pods", admission.Create), admission.PodRule("pods/ephemeralcontainers", admission.Update),
 		},
 	}
 }
@@ -43,7 +42,7 @@ func TestEntries(t *testing.T) {
 	want := entry{
 		Name:                    "mutate.sa-controller-manager.webhook",
 		ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:10262/mutate"), CABundle: []byte("ca")},
-		Rules:                   admission.RulesWithOperations(spec.MutatingRules),
+		Rules:                   spec.MutatingRules,
 		FailurePolicy:           new(admissionregistrationv1.Fail),
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
 		NamespaceSelector:       &metav1.LabelSelector{},
@@ -57,7 +56,7 @@ func TestEntries(t *testing.T) {
 	testutil.Check(t, "mutating", []entry{want}, mutating)
 	want.Name = "validate.sa-controller-manager.webhook"
 	want.ClientConfig.URL = new("https://127.0.0.1:10262/validate")
-	want.Rules = admission.RulesWithOperations(spec.ValidatingRules)
+	want.Rules = spec.ValidatingRules
 	want.ReinvocationPolicy, want.MatchConditions = nil, []admissionregistrationv1.MatchCondition{notAHarmlessMirror()}
 	testutil.Check(t, "validating", []entry{want}, validating)
 }

@@ -5,7 +5,6 @@ package registration
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"strings"
 	"sync/atomic"
@@ -15,8 +14,8 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// ProbeResponder answers probe Pods, and records that of this process. It belongs into the chain of
-// every replica, but not into the registered rules. Every user may send a probe: it is a dry run, and
+// ProbeResponder answers probe Pods, and records that of this process. Every replica
+// has one. Every user may send a probe: it is a dry run, and
 // returns only its own annotation.
 type ProbeResponder struct {
 	awaited, arrived atomic.Pointer[string] // an ID, and the answer to it
@@ -26,48 +25,29 @@ type ProbeResponder struct {
 // whether kube-apiserver can make a new one is not proved by it.
 const againPrefix = "again/"
 
-var _ admission.Mutator = (*ProbeResponder)(nil)
-var _ admission.Validator = (*ProbeResponder)(nil)
-
-// Rules match the creation of Pods.
-func (*ProbeResponder) Rules() []admission.Rule { return []admission.Rule{podCreation()} }
-
-func podCreation() admission.Rule {
-	return admission.Rule{Resource: "pods", Operations: []admission.Operation{admission.Create}}
-}
-
-// Ready returns nil.
-func (*ProbeResponder) Ready(context.Context) error { return nil }
-
-// Admit answers a probe and ignores all other Pods. The next probe comes on another connection.
-func (p *ProbeResponder) Admit(_ context.Context, request *admission.Request, response *admission.Response) error {
+// Probe answers a probe, and ignores all other requests. The next probe comes on another connection. A call that only validates
+// closes the connection, too: kube-apiserver calls both paths on the same ones, so the next probe would always come on the one
+// that has just brought this call.
+func (p *ProbeResponder) Probe(request *admission.Request, response *admission.Response, mutates bool) {
 	id := probeID(request)
 	if id == "" {
-		return nil
+		return
+	}
+	response.Close = true
+	if !mutates {
+		return
 	}
 	answer := id
 	if !request.First {
 		answer = againPrefix + id
 	}
-	value, err := json.Marshal(answer)
-	if err != nil {
-		return admission.Internal(err)
-	}
 	if awaited := p.awaited.Load(); awaited != nil && id == *awaited {
 		p.arrived.Store(&answer)
 	}
-	response.Close = true
+	value, _ := json.Marshal(answer) // a string cannot fail
 	response.Patch = append(response.Patch, admission.PatchOperation{
 		Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(answerAnnotation, "/", "~1"), Value: value,
 	})
-	return nil
-}
-
-// Validate closes the connection of a probe, too: kube-apiserver calls both paths on the same ones, so the next
-// probe would always come on the one that has just brought this call.
-func (*ProbeResponder) Validate(_ context.Context, request *admission.Request, response *admission.Response) error {
-	response.Close = probeID(request) != ""
-	return nil
 }
 
 // probeID returns the ID of a probe, "" for any other request.
@@ -79,7 +59,7 @@ func probeID(request *admission.Request) string {
 	}
 	var pod metav1.PartialObjectMetadata
 	if admission.Decode(request.Object, &pod) != nil {
-		return "" // plugins that need the Pod report the error
+		return "" // the plugin reports the error
 	}
 	return pod.Annotations[probeAnnotation]
 }

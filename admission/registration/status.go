@@ -23,7 +23,7 @@ const (
 	Unreachable State = "unreachable" // it is bound, and kube-apiserver does not reach it: Pods are refused
 	Unknown     State = "unknown"     // it is bound, and whether kube-apiserver reaches it cannot be asked
 	Off         State = "off"         // a user has switched it off
-	Idle        State = "idle"        // mode none, or another replica leads
+	Idle        State = "idle"        // this replica does not lead
 )
 
 func states() []State {

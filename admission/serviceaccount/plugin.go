@@ -25,6 +25,7 @@ import (
 	"net/http"
 
 	"github.com/go-json-experiment/json/jsontext"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -34,9 +35,6 @@ import (
 )
 
 const (
-	// Name is the name of the plugin, the same as upstream's.
-	Name = "ServiceAccount"
-
 	defaultAccount     = "default"
 	ephemeralContainer = "ephemeralcontainers"
 
@@ -53,10 +51,7 @@ type Plugin struct {
 	projection jsontext.Value // the content of every projected token volume
 }
 
-var (
-	_ admission.SelectiveMutator = (*Plugin)(nil)
-	_ admission.Validator        = (*Plugin)(nil)
-)
+var _ admission.Plugin = (*Plugin)(nil)
 
 // New returns the plugin. It is ready at once; use SetReadyChannels to wait for the first lists of
 // the informers.
@@ -64,18 +59,12 @@ func New(config Config, from Dependencies) *Plugin {
 	return &Plugin{config: config, from: from, projection: encodedProjection()}
 }
 
-// rules is built once, not for each request.
-var rules = []admission.Rule{
-	{Version: "v1", Resource: "pods", Operations: []admission.Operation{admission.Create}},
-	{Version: "v1", Resource: "pods", SubResource: ephemeralContainer, Operations: []admission.Operation{admission.Update}},
+// Rules are those of a webhook configuration for Admit and for Validate: ephemeral containers are validated and not changed.
+func Rules() (mutating, validating []admissionregistrationv1.RuleWithOperations) {
+	created := admission.PodRule("pods", admission.Create)
+	return []admissionregistrationv1.RuleWithOperations{created},
+		[]admissionregistrationv1.RuleWithOperations{created, admission.PodRule("pods/"+ephemeralContainer, admission.Update)}
 }
-
-// Rules match the creation of Pods and the update of their ephemeral containers.
-func (*Plugin) Rules() []admission.Rule { return rules }
-
-// MutatingRules match only the creation of Pods: ephemeral containers are validated and not
-// changed.
-func (*Plugin) MutatingRules() []admission.Rule { return rules[:1:1] }
 
 // Admit adds to a new Pod what it lacks and then refuses it for the reasons of Validate, so that a
 // cluster with the mutating webhook alone enforces everything. It may wait until ctx ends.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/testutil"
 )
@@ -97,8 +99,16 @@ func TestRequestIsNotChanged(t *testing.T) {
 // TestRules: the registered webhook is called for nothing else.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	testutil.Check(t, "rules", []admission.Rule{
-		{Version: "v1", Resource: "pods", Operations: []admission.Operation{admission.Create}},
-		{Version: "v1", Resource: "pods", SubResource: "ephemeralcontainers", Operations: []admission.Operation{admission.Update}},
-	}, newWorld().plugin(DefaultConfig()).Rules())
+	all := admissionregistrationv1.AllScopes
+	rule := func(operation admissionregistrationv1.OperationType, resource string) admissionregistrationv1.RuleWithOperations {
+		return admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{operation}, Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}, Scope: &all,
+			},
+		}
+	}
+	pods := rule("CREATE", "pods")
+	mutating, validating := Rules()
+	testutil.Check(t, "mutating", []admissionregistrationv1.RuleWithOperations{pods}, mutating)
+	testutil.Check(t, "validating", []admissionregistrationv1.RuleWithOperations{pods, rule("UPDATE", "pods/ephemeralcontainers")}, validating)
 }

@@ -72,12 +72,7 @@ func newWebhookOf(b testing.TB, config serviceaccount.Config) *admission.Webhook
 		Waiters:     serviceaccount.NewWaiters(1, nil),
 		Suffix:      func() string { return "abcde" },
 	})
-	counted := admission.NewMetrics(metrics.NewKubeRegistry().MustRegister)
 	return admission.NewWebhook(admission.WebhookConfig{
-		Chain: admission.Chain{
-			{Name: "probe", Plugin: &registration.ProbeResponder{}},
-			{Name: serviceaccount.Name, Plugin: plugin, Metrics: counted},
-		},
-		Metrics: counted,
+		Plugin: plugin, Probe: new(registration.ProbeResponder).Probe, Metrics: admission.NewMetrics(metrics.NewKubeRegistry().MustRegister),
 	})
 }

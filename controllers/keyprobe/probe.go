@@ -6,10 +6,12 @@ package keyprobe
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -93,9 +95,8 @@ func Prove(ctx context.Context, client kubernetes.Interface, issuer string, acco
 	return err
 }
 
-func proveAs(
-	ctx context.Context, client kubernetes.Interface, issuer string, account *corev1.ServiceAccount, key *signing.PrivateKey,
-) error {
+func proveAs(ctx context.Context, client kubernetes.Interface, issuer string, account *corev1.ServiceAccount,
+	key *signing.PrivateKey) error {
 	holder := tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)}
 	probe, err := tokens.NewIssuer(key, tokens.CompatClaims).Bound(ctx, tokens.BoundRequest{
 		Issuer:    issuer,
@@ -118,6 +119,11 @@ func review(ctx context.Context, client kubernetes.Interface, token string, hold
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("ask kube-apiserver for a token review: %w", err)
+	}
+	// It has verified the signature before it looks at the times.
+	said := review.Status.Error
+	if strings.Contains(said, "service account token has expired") || strings.Contains(said, "service account token is not valid yet") {
+		return fmt.Errorf("the clocks of kube-apiserver and of this host differ by more than %s: %s", probeSkew, said)
 	}
 	if !review.Status.Authenticated {
 		return refusal{cmp.Or(review.Status.Error, "it gives no reason (is --service-account-issuer right?)")}
@@ -156,6 +162,26 @@ func PublishedKeys(ctx context.Context, get func(ctx context.Context, path strin
 		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
 	}
 	return keys, nil
+}
+
+// HasKey reports whether a kube-apiserver accepts tokens of the key with an ID. It is shown one with a wrong signature, which
+// is a reason only if the key is there.
+func HasKey(ctx context.Context, client kubernetes.Interface, id string) (bool, error) {
+	encode := base64.RawURLEncoding.EncodeToString
+	header := encode(fmt.Appendf(nil, `{"alg":"RS256","kid":%q}`, id))
+	token := header + "." + encode([]byte(`{"iss":"kubernetes/serviceaccount"}`)) + "." + encode(make([]byte, 256))
+	review, err := client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token},
+	}, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("ask kube-apiserver for a token review: %w", err)
+	case strings.Contains(review.Status.Error, "no keys found"):
+		return false, nil
+	case strings.Contains(review.Status.Error, "error in cryptographic primitive"):
+		return true, nil
+	}
+	return false, fmt.Errorf("kube-apiserver does not say whether it has key %s: %s", id, cmp.Or(review.Status.Error, "it gives no reason"))
 }
 
 // LookUpIssuer returns the issuer that kube-apiserver expects in bound tokens (OpenID

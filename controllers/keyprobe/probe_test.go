@@ -101,6 +101,13 @@ func accepting(user, uid string, audiences ...string) func(*Config, *apiserver) 
 	}
 }
 
+// saying makes kube-apiserver refuse the token for a reason.
+func saying(reason string) func(*Config, *apiserver) {
+	return func(_ *Config, s *apiserver) {
+		s.accepted = func(status *authenticationv1.TokenReviewStatus) { status.Authenticated, status.Error = false, reason }
+	}
+}
+
 func TestWhyAKeyIsNotProven(t *testing.T) {
 	t.Parallel()
 	const (
@@ -152,6 +159,16 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		"AnotherUID": {
 			world:   accepting(user, "old", probeAudience),
 			problem: refused + `another authenticator takes it for "` + user + `" with UID "old", want "` + user + `" with UID "uid-of-default"`,
+		},
+		"ClockIsFast": {
+			reason: "it is asked with a token that it takes for expired, and so it has the key",
+			world:  saying("[invalid bearer token, service account token has expired]"),
+			problem: "the clocks of kube-apiserver and of this host differ by more than 1h0m0s: " +
+				"[invalid bearer token, service account token has expired]",
+		},
+		"ClockIsSlow": {
+			world:   saying("service account token is not valid yet"),
+			problem: "the clocks of kube-apiserver and of this host differ by more than 1h0m0s: service account token is not valid yet",
 		},
 		"NoAudience": {
 			world:   accepting(user, "uid-of-default"),

@@ -92,6 +92,9 @@ func (s *TokenSecret) flaw(uids map[cache.ObjectName]types.UID, strange bool) *c
 	return nil
 }
 
+// mostAsked is how many Secrets of one account's list are looked up: a tenant may list as many names as fit an object.
+const mostAsked = 20
+
 // FindReferences finds the entries of accounts' secrets lists that name no Secret, and that no token controller removes,
 // because a user may have written them before the Secret. It asks kube-apiserver for what is not known: a Secret of
 // another type.
@@ -99,13 +102,14 @@ func FindReferences(ctx context.Context, client kubernetes.Interface, accounts [
 	known func(cache.ObjectName) bool) ([]check.Finding, error) {
 	finding := unattributed.Found()
 	for _, account := range accounts {
-		var failed error
+		failed, asked := error(nil), 0
 		missing := UnattributedReferences(account, func(name string) bool {
 			secret := cache.NewObjectName(account.Namespace, name)
 			// An invalid name must get neither into a request nor into a shell command.
-			if failed != nil || known(secret) || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			if failed != nil || asked == mostAsked || known(secret) || len(validation.IsDNS1123Subdomain(name)) > 0 {
 				return true
 			}
+			asked++
 			live, err := LiveSecret(ctx, client, secret)
 			failed = err
 			return live != nil
@@ -114,7 +118,8 @@ func FindReferences(ctx context.Context, client kubernetes.Interface, accounts [
 			return finding.About(finding.Objects), failed
 		}
 		if len(missing) > 0 {
-			finding.Objects = append(finding.Objects, fmt.Sprintf("%s/%s (%s)", account.Namespace, account.Name, strings.Join(missing, " ")))
+			more := map[bool]string{true: ", perhaps more"}[asked == mostAsked]
+			finding.Objects = append(finding.Objects, fmt.Sprintf("%s/%s (%s%s)", account.Namespace, account.Name, strings.Join(missing, " "), more))
 			finding.Commands = append(finding.Commands, removes(account, missing))
 		}
 	}
@@ -122,10 +127,7 @@ func FindReferences(ctx context.Context, client kubernetes.Interface, accounts [
 }
 
 func removes(account *corev1.ServiceAccount, names []string) string {
-	var entries []string
-	for _, name := range names {
-		entries = append(entries, fmt.Sprintf(`{"$patch":"delete","name":%q}`, name))
-	}
-	return fmt.Sprintf("kubectl --namespace=%s patch serviceaccount %s --patch='{\"secrets\":[%s]}'{flags}", account.Namespace, account.Name,
-		strings.Join(entries, ","))
+	const entry, next = `{"$patch":"delete","name":"`, `"},`
+	return fmt.Sprintf(`kubectl --namespace=%s patch serviceaccount %s --patch='{"secrets":[%s"}]}'{flags}`, account.Namespace, account.Name,
+		entry+strings.Join(names, next+entry))
 }

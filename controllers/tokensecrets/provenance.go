@@ -93,9 +93,10 @@ func KeepWrittenReferences(entries []metav1.ManagedFieldsEntry) []metav1.Managed
 func UnattributedReferences(account *corev1.ServiceAccount, exists func(secret string) bool) []string {
 	written, names := WrittenReferences(account.ManagedFields), []string(nil)
 	for _, ref := range account.Secrets {
-		if ref.Name != "" && !written.Has(ref.Name) && !slices.Contains(names, ref.Name) && !exists(ref.Name) {
+		if ref.Name != "" && !written.Has(ref.Name) && !exists(ref.Name) {
 			names = append(names, ref.Name)
 		}
+		written.Insert(ref.Name) // each name once, in a list of any length
 	}
 	return names
 }

@@ -10,8 +10,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -113,6 +115,22 @@ func Addresses(ctx context.Context, client kubernetes.Interface) ([]string, erro
 		}
 	}
 	return urls, nil
+}
+
+// OwnAddress returns the address that a kube-apiserver gives to its clients: its --advertise-address, by which it is known
+// whatever it was reached by. One with an --external-hostname is an error, because others may have the same.
+func OwnAddress(ctx context.Context, client kubernetes.Interface) (netip.AddrPort, error) {
+	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
+	defer cancel()
+	body, err := Getter(client)(ctx, "/api")
+	var document metav1.APIVersions
+	if err == nil {
+		err = json.Unmarshal(body, &document)
+	}
+	if err != nil || len(document.ServerAddressByClientCIDRs) == 0 {
+		return netip.AddrPort{}, fmt.Errorf("ask kube-apiserver for its address: %w", cmp.Or(err, errors.New("it names none")))
+	}
+	return netip.ParseAddrPort(document.ServerAddressByClientCIDRs[0].ServerAddress)
 }
 
 // contactTimeout bounds the request of Version, so that a connection that hangs is an error too.

@@ -104,7 +104,7 @@ func Error(findings []Finding, flags string) error {
 	return errors.New(strings.Join(lines, "; "))
 }
 
-// Line returns the finding in one line.
+// Line returns the finding in one line, without characters that control a terminal.
 func (f Finding) Line() string {
 	text := f.text()
 	if len(f.Objects) > 0 {
@@ -119,14 +119,14 @@ func (f Finding) Line() string {
 	if f.Remedy != "" {
 		text += "; " + f.Remedy
 	}
-	return text
+	return printers.Printable(text)
 }
 
 func (f Finding) text() string {
 	if f.Why == "" {
 		return f.Message
 	}
-	return f.Message + ": " + f.Why
+	return strings.ReplaceAll(f.Message+": "+f.Why, "\n", "; ")
 }
 
 // Print writes findings with their numbers, in lines of so many columns at most, of any length for 0.
@@ -140,13 +140,13 @@ func Print(w io.Writer, findings []Finding, columns int) {
 		if !f.Since.IsZero() {
 			since = f.Since.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "\n%s\n", printers.Fold(title+f.text(), 3, columns))
+		fmt.Fprintf(w, "\n%s\n", printers.Fold(printers.Printable(title+f.text()), 3, columns))
 		for _, line := range [][2]string{
 			{"host:   ", f.Host}, {"where:  ", printers.Shorten(f.Objects, len(f.Objects))}, {"since:  ", since},
 			{"costs:  ", f.Cost}, {"remedy: ", f.Remedy},
 		} {
 			if line[1] != "" {
-				fmt.Fprintln(w, printers.Fold("   "+line[0]+line[1], 11, columns))
+				fmt.Fprintln(w, printers.Fold("   "+line[0]+printers.Printable(line[1]), 11, columns))
 			}
 		}
 		for _, command := range f.Commands[:min(len(f.Commands), printers.Shown)] {

@@ -36,6 +36,17 @@ func TestFinding(t *testing.T) {
 `, b.String())
 }
 
+// TestUntrusted: who writes a token chooses its key ID, and an error may quote anything. Neither controls a terminal.
+func TestUntrusted(t *testing.T) {
+	t.Parallel()
+	finding := Fact{Code: "odd", Message: "key {key} is odd"}.Found("{key}", "\x1b[2J\nALL").Because("a\nb")
+	finding.Objects = []string{"c\x07"}
+	testutil.CheckError(t, "in one line", `key \u001b[2J; ALL is odd: a; b: c\u0007`, Error([]Finding{finding}, ""))
+	var b strings.Builder
+	Print(&b, []Finding{finding}, 0)
+	testutil.Check(t, "printed", "\n1. key \\u001b[2J; ALL is odd: a; b\n   where:  c\\u0007\n", b.String())
+}
+
 // TestKeyFacts: each fact about keys has a message and a way out, and its host.
 func TestKeyFacts(t *testing.T) {
 	t.Parallel()

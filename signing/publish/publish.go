@@ -34,12 +34,9 @@ type Publisher struct {
 // written, also if there is an error.
 func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err error) {
 	keys := ring.KeySet().All()
-	jwks, err := signing.MarshalJWKS(keys)
-	if err != nil {
-		return nil, err
-	}
+	jwks, jwksErr := signing.MarshalJWKS(keys)
 	discovery, err := signing.MarshalDiscovery(p.Issuer, keys)
-	if err != nil {
+	if err := errors.Join(jwksErr, err); err != nil {
 		return nil, err
 	}
 	root, err := to.open()
@@ -47,12 +44,9 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	oldJWKS, err := read(root, signing.JWKSPath)
-	if err != nil {
-		return nil, err
-	}
+	oldJWKS, jwksErr := read(root, signing.JWKSPath)
 	oldDiscovery, err := read(root, signing.DiscoveryPath)
-	if err != nil {
+	if err := errors.Join(jwksErr, err); err != nil {
 		return nil, err
 	}
 	if err := p.mayReplace(ring, oldJWKS, oldDiscovery); err != nil && !p.Replace {
@@ -98,8 +92,5 @@ func (p *Publisher) mayReplace(ring *signing.Ring, jwks, discovery []byte) error
 
 func sharesKey(ring *signing.Ring, jwks []byte) bool {
 	published, err := signing.ParseJWKS(jwks)
-	return err == nil && slices.ContainsFunc(published, func(key signing.PublicKey) bool {
-		_, has := ring.KeySet().Lookup(key.ID)
-		return has
-	})
+	return err == nil && slices.ContainsFunc(published, func(key signing.PublicKey) bool { return ring.Role(key.ID) != "" })
 }

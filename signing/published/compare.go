@@ -64,8 +64,6 @@ func compare(key, published signing.PublicKey) (result Result, detail string) {
 		return Differs, "what is published under its ID cannot be read: " + published.Problem
 	case !published.SameKey(key):
 		return Differs, "another key is published under its ID"
-	case published.ID == "":
-		return Differs, "it is published without a key ID"
 	case published.ID != key.ID:
 		return Differs, fmt.Sprintf("it is published with the key ID %q, which its tokens do not bear", published.ID)
 	case published.Algorithm != "" && published.Algorithm != key.Algorithm:

@@ -67,10 +67,10 @@ func (f *File) Read() (State, error) {
 	return state, nil
 }
 
-// withHint names the command that makes a missing ring.
+// withHint names the commands that bring a missing ring.
 func withHint(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no key ring: %w (sa-controller-manager keys init makes one)", err)
+		return fmt.Errorf("there is no key ring: %w (keys import brings that of another host, keys init makes the first one)", err)
 	}
 	return err
 }
@@ -80,10 +80,9 @@ func withHint(err error) error {
 func (f *File) Init(active *signing.PrivateKey, retired []signing.PublicKey, next *Key, now time.Time) error {
 	var keys []Key
 	for _, public := range signing.NewKeySet(retired...).All() {
-		if public.Digest() == active.Public().Digest() {
-			continue // what is given to verify with often holds the signing key too
+		if public.Digest() != active.Public().Digest() { // what is given to verify with often holds the signing key too
+			keys = append(keys, Key{Key: public.As(signing.Retired)})
 		}
-		keys = append(keys, Key{Key: public.As(signing.Retired)})
 	}
 	state, err := New(KeyOf(active), keys, next, now)
 	if err != nil {
@@ -228,9 +227,7 @@ func (f *File) PutBack(state State) bool {
 // follows returns an error unless the history of next contains last.
 func follows(last *State, next State) error {
 	switch {
-	case last == nil:
-		return nil
-	case next.Knows(last.Version()):
+	case last == nil || next.Knows(last.Version()):
 		return nil
 	case last.Knows(next.Version()):
 		return fmt.Errorf("generation %d is older than %d, which is in use: was an old copy put back? Bring the newer one "+

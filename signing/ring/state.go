@@ -272,11 +272,3 @@ func (s State) version() string {
 // stamp returns a time as it is stored: in UTC, and rounded up to the second, so that no wait ends
 // early.
 func stamp(at time.Time) time.Time { return at.UTC().Add(time.Second - 1).Truncate(time.Second) }
-
-// Revocation is the record of a key that is revoked.
-func Revocation(key signing.PublicKey) Removed {
-	return Removed{ID: key.ID, Digest: key.Digest(), Reason: Revoked}
-}
-
-// IsRevoked reports whether a key is revoked, under whatever ID it comes.
-func (s State) IsRevoked(key signing.PublicKey) bool { return s.Revoked.Has(key) }

@@ -187,11 +187,8 @@ func (s State) supersede(history []string, fresh *Key, now time.Time) (State, er
 // Prune removes a retired key from the ring. It refuses while tokens may need the key.
 func Prune(state State, id string, usage Usage, now time.Time, policy Policy) (State, error) {
 	key, ok := state.Key(id)
-	if !ok {
-		return State{}, Refuse("the ring has no key "+id, "name one that it lists as retired")
-	}
-	if key.Role != signing.Retired {
-		return State{}, Refuse(fmt.Sprintf("%s is not retired, but %s", keyText(key), key.Role), "rotate to another key first")
+	if !ok || key.Role != signing.Retired {
+		return State{}, Refuse("the ring has no retired key "+id, "rotate to another key first")
 	}
 	if err := needed(key, usage, now, policy); err != nil {
 		return State{}, err
@@ -224,7 +221,7 @@ func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 	if usage.Since.After(unused) {
 		unused = usage.Since
 	}
-	if lives := unused.Add(policy.TokenLifetime + ClockSkew); policy.TokenLifetime > 0 && now.Before(lives) {
+	if lives := unused.Add(policy.TokenLifetime + ClockSkew); now.Before(lives) {
 		return until(lives, fmt.Sprintf("bound tokens signed with %s may live for %s after %s, since when nothing was seen to sign with it",
 			keyText(key), policy.TokenLifetime, clockTime(unused)))
 	}
@@ -341,7 +338,7 @@ func (s *State) remove(key Key, why Reason) {
 // dropRevoked removes the revoked keys, and reports whether there were any.
 func (s *State) dropRevoked() bool {
 	before := len(s.Keys)
-	s.Keys = slices.DeleteFunc(s.Keys, func(key Key) bool { return s.IsRevoked(key.PublicKey) })
+	s.Keys = slices.DeleteFunc(s.Keys, func(key Key) bool { return s.Revoked.Has(key.PublicKey) })
 	if s.index(s.Previous) < 0 {
 		s.Previous = ""
 	}

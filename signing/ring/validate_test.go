@@ -112,9 +112,15 @@ func TestTransitions(t *testing.T) {
 			want: "nothing to do",
 		},
 		"what may be rolled back to, a day": {
-			err: second2(ring.Prune(second, "key-0", ring.Usage{}, epoch, ring.Policy{})), want: "is what keys rollback goes back to",
+			err:  second2(ring.Prune(second, "key-0", ring.Usage{}, epoch.Add(ring.HoldDown-time.Second), ring.Policy{})),
+			want: "is what keys rollback goes back to",
 		},
-		"what may not is pruned at once": {err: second2(ring.Prune(third, "key-0", ring.Usage{}, epoch, ring.Policy{})), want: ""},
+		"a clock may be an hour off, whatever the life of tokens is": {
+			err: second2(ring.Prune(third, "key-0", ring.Usage{}, epoch, ring.Policy{})), want: "bound tokens signed with key key-0",
+		},
+		"what may not is pruned then": {
+			err: second2(ring.Prune(third, "key-0", ring.Usage{}, epoch.Add(ring.ClockSkew), ring.Policy{})), want: "",
+		},
 	} {
 		if (tc.err == nil) != (tc.want == "") || tc.err != nil && !strings.Contains(tc.err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", reason, tc.err, tc.want)

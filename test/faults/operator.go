@@ -91,7 +91,7 @@ func (o *operator) rotate(ctx context.Context) error {
 		if way%3 == 1 {
 			steps = append(steps, []string{"rollback"})
 		}
-		steps = append(steps, []string{"prune", "--longest-token-lifetime=0s"})
+		steps = append(steps, []string{"prune", "--longest-token-lifetime=1h"})
 		for i := 0; i < len(steps) && ctx.Err() == nil; i++ {
 			if err := o.step(ctx, append(steps[i], "--kubeconfig="+o.world.cluster.Kubeconfig())); err != nil {
 				return err

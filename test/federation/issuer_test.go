@@ -83,8 +83,7 @@ func TestChangeIssuer(t *testing.T) {
 	testutil.Must(t, err)
 	testutil.Must(t, signer.Ready(testcluster.Context(t)))
 	testcluster.Poll(t, "the check of what is published", func() error {
-		_, err := binary.Run(t.Context(), "keys", "publish", "--check", ring, "--published-ca-file="+edge.CAFile,
-			"--service-account-issuer="+edge.URL)
+		_, err := binary.Run(t.Context(), "keys", "jwks", ring, "--check="+edge.URL+"/openid/v1/jwks", "--published-ca-file="+edge.CAFile)
 		return err
 	})
 	request()

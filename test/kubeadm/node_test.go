@@ -237,8 +237,6 @@ func (n *node) must(t *testing.T, args ...string) {
 		"kubeadm", args[0], "--node-name=" + nodeName,
 		"--kubeconfig=" + n.path("/etc/kubernetes/admin.conf"),
 		"--manifests-dir=" + n.path("/etc/kubernetes/manifests"),
-		"--backup-dir=" + n.path("/etc/kubernetes/sa-controller-manager-backup"),
-		"--patches-dir=" + n.path("/etc/kubernetes/sa-controller-manager-patches"),
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	defer cancel()

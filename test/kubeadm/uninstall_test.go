@@ -108,9 +108,8 @@ func (n *node) shell(t *testing.T, commands string) *exec.Cmd {
 
 // stands are programs that stand for others, because a directory is no node.
 func (n *node) stands() map[string]string {
-	common := fmt.Sprintf("--node-name=%s --kubeconfig=%s --manifests-dir=%s --backup-dir=%s --patches-dir=%s",
-		nodeName, n.path("/etc/kubernetes/admin.conf"), n.path("/etc/kubernetes/manifests"),
-		n.path("/etc/kubernetes/sa-controller-manager-backup"), n.path("/etc/kubernetes/sa-controller-manager-patches"))
+	common := fmt.Sprintf("--node-name=%s --kubeconfig=%s --manifests-dir=%s",
+		nodeName, n.path("/etc/kubernetes/admin.conf"), n.path("/etc/kubernetes/manifests"))
 	return map[string]string{
 		"hostname": "#!/bin/sh\necho " + nodeName + "\n",
 		// Another node is a directory beside this one.

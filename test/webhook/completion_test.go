@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -494,8 +495,14 @@ func TestLaterWebhook(t *testing.T) {
 				})
 				var got outcome
 				poll(t, "await that kube-apiserver calls the webhook", func(context.Context) error {
+					called = 0
+					if tc.limits {
+						c.limits(t, namespace, `{"metadata":{"annotations":null}}`)
+					}
 					if got = c.outcome(t, "POST", namespace, pod); called == 0 {
 						return errors.New("it was not called")
+					} else if tc.limits && got.Code == http.StatusCreated {
+						return errors.New("the informer of kube-apiserver did not have the change in time")
 					}
 					return nil
 				})

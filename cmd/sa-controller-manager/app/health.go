@@ -34,7 +34,7 @@ func (p *Part) probe() func() (detail string, err error) {
 			details = append(details, result.Note)
 		}
 		for _, finding := range check.WithFlags(slices.Clone(result.Findings), "") {
-			key := finding.Code + finding.Message
+			key := finding.Code + finding.Host // the message may have an error, which changes
 			finding.Since = seen[key]
 			if finding.Since.IsZero() {
 				finding.Since = time.Now()

@@ -36,6 +36,8 @@ func TestFindingsOfAPart(t *testing.T) {
 				"n; finding odd: it is odd: seen; since SINCE", ""},
 			{"both, and the first is older", check.Result{Findings: []check.Finding{odd, bad}}, nil,
 				"finding odd: it is odd: seen; since SINCE", "bad: it is bad, so that Pods are refused; since LATER; repair"},
+			{"the same with another error", check.Result{Findings: []check.Finding{{Code: "odd", Message: "it is odder"}}}, nil,
+				"finding odd: it is odder; since SINCE", ""},
 			{"nothing is known", check.Result{}, errors.New("not asked yet"), "", "not asked yet"},
 		} {
 			now, failed = step.result, step.err

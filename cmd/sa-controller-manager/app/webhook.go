@@ -64,9 +64,9 @@ func (m *Manager) buildWebhook(p *Part) error {
 	if err := w.register(m, o, responder); err != nil {
 		return err
 	}
-	// Probes are answered first, and the plugin does not know about them.
-	chain := admission.Chain{{Name: "probe", Plugin: responder}, {Name: serviceaccount.Name, Plugin: plugin, Metrics: metrics}}
-	handler := admission.NewWebhook(admission.WebhookConfig{Chain: chain, MaxInFlight: o.MaxInFlight, Metrics: metrics})
+	handler := admission.NewWebhook(admission.WebhookConfig{
+		Plugin: plugin, Probe: responder.Probe, MaxInFlight: o.MaxInFlight, Metrics: metrics,
+	})
 	if err := w.listen(m.Options, handler, metrics); err != nil {
 		return err
 	}
@@ -155,8 +155,8 @@ func (w *webhook) listen(all *options.Options, handler http.Handler, metrics *ad
 
 // webhookSpec returns what the leader registers.
 func (m *Manager) webhookSpec() registration.Spec {
-	var plugin *serviceaccount.Plugin // its rules are constant
 	o := &m.Options.Webhook
+	mutating, validating := serviceaccount.Rules()
 	spec := registration.Spec{
 		Mode:             o.Registration,
 		Host:             o.URLHost,
@@ -165,8 +165,8 @@ func (m *Manager) webhookSpec() registration.Spec {
 		ServiceNamespace: o.ServiceNamespace,
 		FailurePolicy:    admissionregistrationv1.FailurePolicyType(o.FailurePolicy),
 		Timeout:          o.Timeout,
-		MutatingRules:    plugin.MutatingRules(),
-		ValidatingRules:  plugin.Rules(),
+		MutatingRules:    mutating,
+		ValidatingRules:  validating,
 		Ordinary:         m.Options.Admission.Plugin().Ordinary(),
 
 		Namespace: m.ownNamespace,

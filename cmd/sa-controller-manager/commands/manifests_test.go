@@ -62,8 +62,8 @@ func TestTimerFlags(t *testing.T) {
 			checkCommandLine(t, strings.Fields(command)[1:])
 		}
 	}
-	if found != 2 {
-		t.Errorf("%d commands, want 2", found)
+	if found != 3 {
+		t.Errorf("%d commands, want 3", found)
 	}
 }
 

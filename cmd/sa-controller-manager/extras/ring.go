@@ -15,10 +15,9 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/reissue"
-	"sa-controller-manager/internal/apiservers"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/remote"
@@ -131,8 +130,8 @@ func (e *extras) buildRing(p *app.Part) error {
 			}
 			return e.signers.Away(key.Private)
 		},
-		KeySet: func(ctx context.Context) ([]signing.PublicKey, error) {
-			return keyprobe.PublishedKeys(ctx, apiservers.Getter(e.Client))
+		Accepted: func(ctx context.Context, revoked ring.Revocations) ([]check.KeyFact, error) {
+			return consistency.AcceptedRevoked(ctx, "kube-apiserver of host "+host, e.Client, revoked)
 		},
 		Obey:     e.store.Obey,
 		Host:     host,

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -37,6 +38,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/reconcile"
@@ -69,8 +72,8 @@ type Config struct {
 	Away func(ring.Key) (reason string, lasted time.Duration)
 	// Shown, if not nil, reports whether every directory of --publish-keys has a key.
 	Shown func(id string) bool
-	// KeySet reads the keys that kube-apiserver accepts.
-	KeySet func(ctx context.Context) ([]signing.PublicKey, error)
+	// Accepted returns the facts about the revoked keys that kube-apiserver accepts.
+	Accepted func(context.Context, ring.Revocations) ([]check.KeyFact, error)
 	// Obey has the ring follow the other ones.
 	Obey func(ring.Orders)
 	// Compared, if not nil, is called after each comparison of the rings. It must not block.
@@ -210,22 +213,37 @@ func (c *Controller) ask(ctx context.Context, p Published) {
 		return
 	}
 	c.askedAt = time.Now()
-	keys, err := c.KeySet(ctx)
+	accepted, err := c.Accepted(ctx, p.Removed)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Could not ask which keys kube-apiserver accepts", "err", err.Error())
 		return
 	}
-	c.accepted = AcceptedRevoked("kube-apiserver of host "+c.Host, keys, p.Removed)
+	c.accepted = accepted
 }
 
-// AcceptedRevoked returns the facts about the revoked keys that a kube-apiserver accepts.
-func AcceptedRevoked(server string, keys []signing.PublicKey, revoked ring.Revocations) (facts []check.KeyFact) {
+// AcceptedRevoked returns the facts about the revoked keys that a kube-apiserver accepts. One whose issuer is no https URL
+// publishes no key set, and is asked for each key.
+func AcceptedRevoked(ctx context.Context, server string, client kubernetes.Interface, revoked ring.Revocations) (
+	facts []check.KeyFact, err error) {
+	keys, unpublished := keyprobe.PublishedKeys(ctx, apiservers.Getter(client))
+	if unpublished != nil && !apierrors.IsNotFound(unpublished) {
+		return nil, unpublished
+	}
 	for _, gone := range revoked {
-		if slices.ContainsFunc(keys, gone.Is) {
+		has := slices.ContainsFunc(keys, gone.Is)
+		for _, id := range slices.Compact([]string{gone.ID, gone.Digest}) {
+			if unpublished != nil && !has {
+				has, err = keyprobe.HasKey(ctx, client, id)
+			}
+			if err != nil {
+				return facts, err
+			}
+		}
+		if has {
 			facts = append(facts, check.Key(check.RevokedKeyAccepted, check.KeyArgs{Host: server, Key: gone.ID}))
 		}
 	}
-	return facts
+	return facts, nil
 }
 
 func (c *Controller) obey(ctx context.Context, orders ring.Orders) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,7 +70,14 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 				return *disk, nil
 			}
 		},
-		KeySet:    func(context.Context) ([]signing.PublicKey, error) { return *r.keySet.Load(), nil },
+		Accepted: func(_ context.Context, revoked ring.Revocations) (facts []check.KeyFact, _ error) {
+			for _, gone := range revoked {
+				if slices.ContainsFunc(*r.keySet.Load(), gone.Is) {
+					facts = append(facts, check.Key(check.RevokedKeyAccepted, check.KeyArgs{Key: gone.ID}))
+				}
+			}
+			return facts, nil
+		},
 		SignsWith: func() string { return r.state.Load().Obeying(*r.orders.Load()).ActiveID() },
 		Away: func(key ring.Key) (string, time.Duration) {
 			if key.Private == nil {

@@ -254,7 +254,7 @@ func (m *model) sign(h *modelHost) {
 	if active == nil || active.Signer() != "" && !h.helper || m.stand(file, h.fetched).Refuses(check.Signs) != nil {
 		return
 	}
-	if !m.begun[active.ID()] && (h.fetched.Removed.Has(h.loaded.Active().PublicKey) || h.loaded.IsRevoked(h.loaded.Active().PublicKey)) {
+	if !m.begun[active.ID()] && (h.fetched.Removed.Has(h.loaded.Active().PublicKey) || h.loaded.Revoked.Has(h.loaded.Active().PublicKey)) {
 		m.excuseAll(active.ID()) // each host goes on with its own next key
 	}
 	m.tokens = append(slices.DeleteFunc(m.tokens, func(t modelToken) bool { return t.key.ID == active.ID() || !t.expires.After(m.now) }),
@@ -334,6 +334,52 @@ func (m *model) reached() error {
 		}
 	}
 	return nil
+}
+
+// stranger puts a ring of another cluster on a host, which has been changed more often, and returns an error if it signs where
+// more hosts have another one, or has one of those stop.
+func (m *model) stranger() error {
+	m.syncAll()
+	h, side := m.hosts[m.random.IntN(len(m.hosts))], map[string]bool{}
+	for _, entry := range m.p.Entries {
+		if entry.Host != h.name && entry.File == "" && relate(ring.State{History: m.p.Entries[0].History}, entry) != apart {
+			side[entry.Host] = true
+		}
+	}
+	if len(side) < 2 {
+		return nil
+	}
+	signers := func() (names []string) {
+		m.tokens = nil
+		for _, h := range m.hosts {
+			if before := len(m.tokens); side[h.name] {
+				if m.sign(h); len(m.tokens) > before {
+					names = append(names, h.name)
+				}
+				m.tokens = nil
+			}
+		}
+		return names
+	}
+	before := signers()
+	state, err := ring.New(*m.newKey(), nil, m.newKey(), m.now)
+	for err == nil && state.Generation < 60 {
+		state, err = ring.Next(state, *m.newKey(), m.now)
+	}
+	if err != nil {
+		return err
+	}
+	m.forget(h)
+	m.restore(h, state)
+	m.syncAll()
+	after := signers()
+	for _, name := range before {
+		if !slices.Contains(after, name) {
+			return fmt.Errorf("beside a ring of another cluster on %s %s signs nothing any more", h.name, name)
+		}
+	}
+	m.sign(h)
+	return m.check()
 }
 
 // The commands.
@@ -824,6 +870,9 @@ func walk(seed uint64, product rules) error {
 		if err == nil && i%20 == 9 {
 			err = m.clone().reached()
 		}
+		if err == nil && i%20 == 14 {
+			err = m.clone().stranger()
+		}
 		if err == nil && i%20 == 19 && !product.stuck {
 			err = m.clone().wayOut()
 		}
@@ -917,6 +966,16 @@ func TestThreeHostsFindsMistakes(t *testing.T) {
 				return Stand(file, p, use...)
 			}
 		}, "noticed false"},
+		"the smaller side of a fork signs on": {func(r *rules) {
+			r.stand = func(file File, p Published, use ...ring.Key) *Standing {
+				s := Stand(file, p, use...)
+				s.Facts = slices.DeleteFunc(s.Facts, func(fact check.KeyFact) bool {
+					entry, _ := p.Entry(fact.Host)
+					return fact.Code == check.RingDropped && relate(file.State, entry) == apart
+				})
+				return s
+			}
+		}, "refuses a token of"},
 		"a kube-apiserver that is away does not count":      {func(r *rules) { r.away = false }, "ended with success while"},
 		"a revocation is published after the file":          {func(r *rules) { r.first = false }, "which is revoked"},
 		"a revocation is lost with what is published of it": {func(r *rules) { r.republishes = false }, ""},

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -212,11 +213,7 @@ func Read(secret *corev1.Secret) (Published, error) {
 		return p, fmt.Errorf("%s: %w", ringSecret, err)
 	}
 	for _, host := range fields.After(entryPrefix) {
-		entry := Entry{Host: host}
-		if json.Unmarshal(fields.Get(entryPrefix+host), &entry) != nil || entry.version() == "" {
-			entry = Entry{Host: host} // another release wrote it
-		}
-		p.Entries = append(p.Entries, entry)
+		p.Entries = append(p.Entries, readEntry(host, fields.Get(entryPrefix+host)))
 	}
 	for key, part := range p.parts() {
 		if data := fields.Get(key); len(data) > 0 && json.Unmarshal(data, part) != nil {
@@ -231,6 +228,15 @@ func Read(secret *corev1.Secret) (Published, error) {
 		return p, fmt.Errorf("%s: %s: it is written again within a minute", ringSecret, damage)
 	}
 	return p, nil
+}
+
+// readEntry decodes the entry of a host.
+func readEntry(host string, data []byte) (entry Entry) {
+	if json.Unmarshal(data, &entry) != nil || entry.version() == "" {
+		entry = Entry{} // another release wrote it
+	}
+	entry.Host = host
+	return entry
 }
 
 // Fetch reads what is published from kube-apiserver.
@@ -279,19 +285,19 @@ func Edit(ctx context.Context, client kubernetes.Interface, change func(*Publish
 	return fmt.Errorf("publish in %s, which comes with manifests/permissions: %w", ringSecret, err)
 }
 
-// data returns the data of the Secret. What else was there stays, but for entries that are gone.
+// data returns the data of the Secret. What else was there stays, but for entries that are gone. An entry that has not
+// changed keeps its bytes: the Secret must not grow by what another program has written into it.
 func (p *Published) data(before map[string][]byte) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	maps.Copy(data, before)
 	maps.DeleteFunc(data, func(key string, _ []byte) bool { return strings.HasPrefix(key, entryPrefix) })
 	for _, entry := range p.Entries {
-		if entry.version() == "" {
-			data[entryPrefix+entry.Host] = before[entryPrefix+entry.Host]
-			continue
-		}
-		encoded, err := json.Marshal(entry)
-		if err != nil {
-			return nil, err
+		encoded := before[entryPrefix+entry.Host]
+		if !reflect.DeepEqual(entry, readEntry(entry.Host, encoded)) {
+			var err error
+			if encoded, err = json.Marshal(entry); err != nil {
+				return nil, err
+			}
 		}
 		data[entryPrefix+entry.Host] = encoded
 	}
@@ -325,12 +331,12 @@ func (p *Published) Revocation(id string, own ring.State) (gone ring.Removed, ok
 			return ring.Removed{ID: id, Digest: cmp.Or(entry.Digests[id], id), Reason: ring.Revoked}, true
 		}
 	}
-	left := slices.Concat(own.Removed, own.Revoked, p.Removed)
-	i := slices.IndexFunc(left, func(gone ring.Removed) bool { return gone.ID == id })
-	if i < 0 {
-		return ring.Removed{}, false
+	for _, left := range slices.Concat(own.Removed, own.Revoked, p.Removed) {
+		if left.ID == id {
+			return ring.Removed{ID: id, Digest: left.Digest, Reason: ring.Revoked}, true
+		}
 	}
-	return ring.Removed{ID: id, Digest: left[i].Digest, Reason: ring.Revoked}, true
+	return ring.Removed{}, false
 }
 
 // ClaimRing keeps other hosts from making the generation that follows on a ring. A claim of another host lasts until

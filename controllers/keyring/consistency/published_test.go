@@ -16,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/internal/check"
@@ -56,7 +57,7 @@ func entryOf(host, branch string, generation int64, keys ...signing.Key) Entry {
 
 func revoked(keys ...*signing.PrivateKey) (gone []ring.Removed) {
 	for _, key := range keys {
-		gone = append(gone, ring.Revocation(key.Public()))
+		gone = append(gone, ring.Removed{ID: key.ID(), Digest: key.Public().Digest(), Reason: ring.Revoked})
 	}
 	return gone
 }
@@ -256,7 +257,9 @@ func TestStand(t *testing.T) {
 // TestFindings: a new next key has a day to arrive, unless it is not known how old it is.
 func TestFindings(t *testing.T) {
 	t.Parallel()
-	for changed, want := range map[time.Duration]int{-settled - time.Second: 1, -time.Hour: 0, time.Hour: 1} {
+	for changed, want := range map[time.Duration]int{
+		-settled - time.Second: 1, -time.Hour: 0, 2 * time.Hour: 0 /* clocks an hour off, both ways */, settled + time.Second: 1,
+	} {
 		newest := entryOf("cp-1", "main", 5, b().As(signing.Active), a().As(signing.Next))
 		newest.Changed = epoch.Add(changed)
 		p := Published{Entries: []Entry{newest, entryOf("cp-2", "main", 4, b().As(signing.Active), c().As(signing.Next))}}
@@ -316,15 +319,22 @@ func TestForks(t *testing.T) {
 	nothing := Entry{Host: "cp-4", History: []string{"1:x"}} // no key signs there
 	p := Published{Entries: []Entry{entryOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next)), late, nothing}}
 	for _, file := range []File{own, {Host: "cp-1", Err: fs.ErrNotExist}, {}} {
-		if s := Stand(file, p); s.Forks() != nil || s.Active() != a().ID() {
-			t.Errorf("beside a late host: %v, %s signs", s.Forks(), s.Active())
+		if s := Stand(file, p); s.Forks() != "" || s.Active() != a().ID() {
+			t.Errorf("beside a late host: %s, %s signs", s.Forks(), s.Active())
 		}
 		other := p
 		other.Entries = append(slices.Clone(p.Entries), entryOf("cp-2", "other", 11, b().As(signing.Active)))
-		want := map[string]string{"cp-1": a().ID(), "cp-2": b().ID()}
-		if s := Stand(file, other); !maps.Equal(s.Forks(), want) || s.Active() != a().ID() {
-			t.Errorf("beside another cluster's: %v, %s signs", s.Forks(), s.Active())
+		if s := Stand(file, other); s.Forks() != "cp-1: "+a().ID()+", cp-2: "+b().ID() || s.Active() != a().ID() {
+			t.Errorf("beside another cluster's: %s, %s signs", s.Forks(), s.Active())
 		}
+	}
+	for i := range 100 {
+		forged := fmt.Sprint("x", i)
+		p.Entries = append(p.Entries, Entry{Host: forged, History: []string{"0:" + forged},
+			Keys: map[string]signing.Role{forged: signing.Active}})
+	}
+	if forks := Stand(own, p).Forks(); !strings.HasSuffix(forks, "x3: x3, and 96 more") {
+		t.Errorf("beside a hundred that somebody has written: %s", forks)
 	}
 }
 
@@ -482,6 +492,27 @@ func TestRead(t *testing.T) {
 				t.Errorf("%d lines, %v; want %d and %q", len(p.Entries), err, tc.lines, tc.want)
 			}
 		})
+	}
+}
+
+// TestEditKeepsBytes: what others have written does not grow, so that a Secret that was filled up to its limit keeps no revocation
+// from being published.
+func TestEditKeepsBytes(t *testing.T) {
+	t.Parallel()
+	forged, later := []byte(`{"generation":0,"history":["1:x"]}`), []byte(`{"schema":9}`)
+	stored := secret()
+	stored.Data = stateobject.Stamp(map[string][]byte{entryPrefix + "x": forged, entryPrefix + "y": later})
+	client := newAPI(stored)
+	testutil.Must(t, Edit(t.Context(), client, func(p *Published) error {
+		p.Revoke(revoked(a()))
+		p.Entries = append(p.Entries, entryOf("cp-1", "main", 3, b().As(signing.Active)))
+		return nil
+	}))
+	after, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), SecretName, metav1.GetOptions{})
+	testutil.Must(t, err)
+	testutil.Check(t, "another program's", [][]byte{forged, later}, [][]byte{after.Data[entryPrefix+"x"], after.Data[entryPrefix+"y"]})
+	if p, err := Read(after); err != nil || len(p.Entries) != 3 || len(p.Removed) != 1 {
+		t.Errorf("read again: %+v, %v", p, err)
 	}
 }
 

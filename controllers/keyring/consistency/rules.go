@@ -64,9 +64,8 @@ func (p Published) Cached(own ring.State, without []string, cacheAge time.Durati
 		return nil
 	}
 	refusal.Until, refusal.Later, refusal.Remedy = now.Add(cacheAge-shown), false, "wait until then, or give --wait"
-	refusal.Reason = fmt.Sprintf("copies of the key set may be without key %s until %s: host %s has published it for %s, and a copy may "+
-		"be %s old",
-		next.ID, clockTime(refusal.Until), last.Host, shown, cacheAge)
+	refusal.Reason = fmt.Sprintf("copies of the key set may be without key %s until %s: host %s has published it for %s, and a copy may be "+
+		"%s old", next.ID, clockTime(refusal.Until), last.Host, shown, cacheAge)
 	return refusal
 }
 

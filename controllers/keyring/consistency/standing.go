@@ -282,8 +282,7 @@ const settled = 24 * time.Hour
 // the process of this host reads its file by itself.
 func (s *Standing) Findings(now time.Time) []check.Finding {
 	var findings []check.Finding
-	age := now.Sub(s.newest.Changed)
-	lately := age > -time.Minute && age <= settled // times are rounded up
+	lately := now.Sub(s.newest.Changed).Abs() <= settled // the clock of the host that changed it may be ahead
 	for _, fact := range s.Facts {
 		code := fact.Code
 		arrives := lately || fact.Host == s.file.Host
@@ -300,18 +299,24 @@ func (s *Standing) Findings(now time.Time) []check.Finding {
 // Active returns the key that the newest ring signs with, "" if it has none.
 func (s *Standing) Active() string { return s.newest.active(s.p) }
 
-// Forks returns the keys that rings sign with which have not come from one another, by host, nil if all have.
-func (s *Standing) Forks() map[string]string {
-	forks := map[string]string{s.newest.Host: s.Active()}
+// maxForks is how many rings a message names.
+const maxForks = 5
+
+// Forks names hosts, and the keys that they sign with, whose rings have not come from one another, "" if all have.
+func (s *Standing) Forks() string {
+	forks := []string{s.newest.Host + ": " + s.Active()}
 	for _, entry := range s.p.Entries {
-		if signs := entry.active(s.p); signs != "" && !slices.Contains(s.newest.History, entry.version()) {
-			forks[entry.Host] = signs
+		if signs := entry.active(s.p); signs != "" && entry.Host != s.newest.Host && !slices.Contains(s.newest.History, entry.version()) {
+			forks = append(forks, entry.Host+": "+signs)
 		}
 	}
-	if len(forks) == 1 {
-		return nil
+	if len(forks) > maxForks {
+		forks = append(forks[:maxForks], fmt.Sprintf("and %d more", len(forks)-maxForks))
 	}
-	return forks
+	if len(forks) == 1 {
+		return ""
+	}
+	return strings.Join(forks, ", ")
 }
 
 // Follows reports whether the file has come from a ring that is published, if any is.

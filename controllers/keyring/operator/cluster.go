@@ -69,16 +69,27 @@ func (c *Cluster) Find(ctx context.Context, hosts []string, without ...string) e
 	}
 	owners, unknown, left := c.owners(ctx, hosts), sets.New[string](), sets.New(hosts...)
 	for _, server := range asked {
-		if at, err := url.Parse(server.URL); err == nil && owners[at.Hostname()] != "" {
-			left.Delete(owners[at.Hostname()])
-		} else {
-			unknown.Insert(strings.TrimSuffix(server.URL, "/"))
+		host, name := "", strings.TrimSuffix(server.URL, "/")
+		if at, err := url.Parse(server.URL); err == nil {
+			host = owners[at.Hostname()]
+		}
+		if host == "" && len(asked) > 1 {
+			if own, err := apiservers.OwnAddress(ctx, server.Client); err == nil {
+				host, name = owners[own.Addr().String()], own.String() // one that has two URLs is one
+			}
+		}
+		if left.Delete(host); host == "" {
+			unknown.Insert(name)
 		}
 	}
 	if left.Delete(without...); len(left) > len(unknown) {
+		which := strings.Join(sets.List(left), ", ")
+		if len(unknown) > 0 {
+			which = fmt.Sprintf("%d of %s", len(left)-len(unknown), which)
+		}
 		return &ring.Refusal{
 			Reason: fmt.Sprintf("kube-apiserver runs on %d hosts, and only %d can be asked: not on %s",
-				len(hosts), len(hosts)-len(left)+len(unknown), strings.Join(sets.List(left), ", ")),
+				len(hosts), len(hosts)-len(left)+len(unknown), which),
 			Remedy: "name each of them with --apiserver or, if a host is gone for good, give --without-host=NAME once, keys forget NAME forever",
 			Later:  true, // one may restart
 		}
@@ -133,7 +144,7 @@ func (c *Cluster) all() []APIServer {
 	if len(c.Others) > 0 {
 		return append([]APIServer{{URL: "the kube-apiserver of --kubeconfig", Client: c.Client}}, c.Others...)
 	}
-	return append([]APIServer{{URL: "kube-apiserver", Client: c.Client}}, c.Others...)
+	return []APIServer{{URL: "kube-apiserver", Client: c.Client}}
 }
 
 // Accepts returns nil if every kube-apiserver accepts a short token that is signed with key. keyprobe.IsRefusal of
@@ -155,9 +166,9 @@ func (c *Cluster) Accepts(ctx context.Context, key signing.Key) error {
 }
 
 // SigningKeyIDs returns the IDs of the keys that kube-apiservers sign bound tokens with, and which of them
-// does.
+// does. With an error they are those of the others.
 func (c *Cluster) SigningKeyIDs(ctx context.Context) (map[string]string, error) {
-	ids := map[string]string{}
+	ids, failed := map[string]string{}, error(nil)
 	for _, server := range c.all() {
 		answer, err := server.Client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, c.Account, &authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(probeSeconds))},
@@ -167,12 +178,13 @@ func (c *Cluster) SigningKeyIDs(ctx context.Context) (map[string]string, error) 
 			token, err = tokens.Inspect(answer.Status.Token)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: request a token of service account %s/%s, to see which key kube-apiserver signs with: %w",
-				server.URL, c.Namespace, c.Account, err)
+			failed = errors.Join(failed, fmt.Errorf("%s: request a token of service account %s/%s, to see which key kube-apiserver signs with: %w",
+				server.URL, c.Namespace, c.Account, err))
+			continue
 		}
 		ids[token.KeyID] = server.URL
 	}
-	return ids, nil
+	return ids, failed
 }
 
 // Uses reads all token Secrets, a page at a time, and counts them by key ID. A token without one counts for the key

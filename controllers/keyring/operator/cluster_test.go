@@ -5,6 +5,7 @@ package operator
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/signertest"
@@ -109,9 +112,20 @@ func TestForgottenAPIServer(t *testing.T) {
 		w := newWorld(t)
 		w.serve(hosts, "10.0.0.1")
 		w.Cluster.Dial = func(string) (kubernetes.Interface, error) { return w.kube, nil }
-		const want = "kube-apiserver runs on 2 hosts, and only 1 can be asked: not on cp-1, cp-2: name each of them with --apiserver"
+		const want = "kube-apiserver runs on 2 hosts, and only 1 can be asked: not on 1 of cp-1, cp-2: name each of them with --apiserver"
 		refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
+		w.Clock = passing{w.clock, func() { w.renew("cp-2") }}
+		lives := "kube-apiserver lives on host cp-2: leave out --without-host=cp-2"
+		refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true, Without: []string{"cp-2"}}), lives)
+		refusedWith(t, w.Rollback(t.Context(), []string{"cp-2"}), "nothing to go back to")
+		_, err := w.Prune(t.Context(), "cp-2")
+		w.must(err) // nothing is retired
+		w.Clock = passing{w.clock, func() {}}
 		w.must(w.Rotate(t.Context(), RotateOptions{Force: true, Without: []string{"cp-2"}}))
+		w.Clock = passing{w.clock, func() { w.renew("cp-2") }}
+		refusedWith(t, w.Rollback(t.Context(), []string{"cp-2"}), lives)
+		_, err = w.Prune(t.Context(), "cp-2")
+		refusedWith(t, err, lives)
 		for i, command := range []func(without ...string) error{
 			func(without ...string) error { _, err := w.Prune(t.Context(), without...); return err },
 			func(without ...string) error {
@@ -127,7 +141,7 @@ func TestForgottenAPIServer(t *testing.T) {
 			}
 		}
 		w.Clock = passing{w.clock, func() { w.renew("cp-1") }}
-		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}, Without: []string{"cp-1"}})
+		_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}, Without: []string{"cp-1"}})
 		refusedWith(t, err, "revoked, but: kube-apiserver lives on host cp-1: leave out --without-host=cp-1")
 	})
 }
@@ -139,13 +153,26 @@ func TestNamedAPIServers(t *testing.T) {
 	hosts := []string{"cp-1", "cp-2", "cp-3"}
 	for name, tc := range map[string]struct {
 		urls, without []string
+		own           map[string]string // the addresses that they give themselves
 		nodes         bool
 		want          string
 	}{
 		"each":                    {urls: []string{"https://a", "https://b", "https://c"}},
-		"that of --kubeconfig is": {urls: []string{"https://a", "https://b"}, want: "only 2 can be asked: not on cp-1, cp-2, cp-3"},
+		"that of --kubeconfig is": {urls: []string{"https://a", "https://b"}, want: "only 2 can be asked: not on 1 of cp-1, cp-2, cp-3"},
 		"one twice":               {urls: []string{"https://a", "https://b", "https://b/"}, want: "only 2 can be asked"},
-		"one is gone":             {urls: []string{"https://a", "https://b"}, without: []string{"cp-3"}},
+		"one by two names": {
+			urls: []string{"https://a", "https://b", "https://c"},
+			own:  map[string]string{"https://a": "10.0.0.2:6443", "https://b": "10.0.0.2:6443"}, want: "only 2 can be asked",
+		},
+		"one by a balancer, too": {
+			urls: []string{"https://10.0.0.1", "https://a", "https://b"}, own: map[string]string{"https://b": "10.0.0.1:6443"}, nodes: true,
+			want: "only 2 can be asked: not on 1 of cp-2, cp-3",
+		},
+		"each by one name": {
+			urls: []string{"https://a", "https://b", "https://c"},
+			own:  map[string]string{"https://a": "api:6443", "https://b": "api:6443", "https://c": "api:6443"},
+		},
+		"one is gone": {urls: []string{"https://a", "https://b"}, without: []string{"cp-3"}},
 		"another one is": {
 			urls: []string{"https://10.0.0.1:1", "https://cp-3"}, without: []string{"cp-3"}, nodes: true, want: "not on cp-2",
 		},
@@ -160,7 +187,11 @@ func TestNamedAPIServers(t *testing.T) {
 				w.must(err)
 			}
 			for _, url := range tc.urls {
-				w.Cluster.Others = append(w.Cluster.Others, APIServer{URL: url, Client: w.kube})
+				own := clitest.NewKubeClient(func(path string) string {
+					testutil.Check(t, "asked for", "/api", path)
+					return fmt.Sprintf(`{"serverAddressByClientCIDRs":[{"serverAddress":%q}]}`, tc.own[url])
+				})
+				w.Cluster.Others = append(w.Cluster.Others, APIServer{URL: url, Client: own})
 			}
 			if err := w.Cluster.Find(t.Context(), hosts, tc.without...); tc.want == "" {
 				w.must(err)
@@ -254,7 +285,7 @@ func TestRevokeOnALateHost(t *testing.T) {
 	w.must(err)
 	after, err := late.File.Read()
 	w.must(err)
-	if !after.IsRevoked(testkeys.Parse(testkeys.P256()).Public()) || after.Version() != before.Version() ||
+	if !after.Revoked.Has(testkeys.Parse(testkeys.P256()).Public()) || after.Version() != before.Version() ||
 		!strings.Contains(strings.Join(notes, "\n"), "no key was made here, because this is not the newest ring") {
 		t.Errorf("revoked %+v, generation %d after %d, notes %q", after.Revoked, after.Generation, before.Generation, notes)
 	}

@@ -102,9 +102,8 @@ func (o *Operator) fresh(ctx context.Context, state ring.State) (*ring.Key, erro
 }
 
 // acceptOlder makes a copy the newest ring, unless another host still has the one that this host has used.
-func (o *Operator) acceptOlder(ctx context.Context, present, copied ring.State, p consistency.Published, stands *consistency.Standing) (
-	notes []string, err error,
-) {
+func (o *Operator) acceptOlder(ctx context.Context, present, copied ring.State, p consistency.Published,
+	stands *consistency.Standing) (notes []string, err error) {
 	if host := stands.Holder(); host != "" {
 		return nil, ring.Refuse("host "+host+" has the ring that this host has used", "bring that one here (keys import)")
 	}

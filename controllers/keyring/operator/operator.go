@@ -37,6 +37,8 @@ type Operator struct {
 	// cluster's issuer if that answers. If it is nil, none is asked.
 	ReadIssuer func(ctx context.Context, issuer string) ([]signing.PublicKey, error)
 	Issuers    []string
+	// Fills returns the token controller that fills Secrets, by the key that it signs with (package kcm).
+	Fills func(ctx context.Context) (map[string]string, error)
 	// Progress is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)
@@ -168,9 +170,8 @@ func (o *Operator) stand(state ring.State, p consistency.Published, use ...ring.
 
 // mayChange returns what is published, and nil if no fact blocks a step. One that begins to use a key, or ends it,
 // concerns every known host, and each kube-apiserver is found.
-func (o *Operator) mayChange(ctx context.Context, state ring.State, step check.Blocks, without []string, use ...ring.Key) (
-	consistency.Published, error,
-) {
+func (o *Operator) mayChange(ctx context.Context, state ring.State, step check.Blocks, without []string,
+	use ...ring.Key) (consistency.Published, error) {
 	everywhere := step&check.Uses != 0
 	if everywhere && o.Cluster == nil {
 		return consistency.Published{}, errNoCluster
@@ -180,7 +181,9 @@ func (o *Operator) mayChange(ctx context.Context, state ring.State, step check.B
 		err = o.stand(state, published, use...).Refuses(step, without...)
 	}
 	if err == nil && everywhere {
-		err = o.Cluster.Find(ctx, published.APIServers(), without...)
+		if err = o.Cluster.Find(ctx, published.APIServers(), without...); err == nil {
+			err = o.gone(ctx, without)
+		}
 	}
 	return published, err
 }

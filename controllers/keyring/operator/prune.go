@@ -70,7 +70,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if err != nil {
 		return nil, err
 	}
-	fills, err := o.filler(ctx)
+	fills, err := o.Fills(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -79,34 +79,14 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 		published = *p
 		return nil
 	}
-	if o.File.IsDryRun() {
-		err = follow(&published)
-	} else {
-		err = consistency.Edit(ctx, o.Cluster.Client, follow)
-	}
-	if err != nil {
+	_ = follow(&published) // a dry run edits nothing
+	if err := o.edit(ctx, follow); err != nil {
 		return nil, err
 	}
 	usages := map[string]ring.Usage{}
 	for _, key := range state.Retired() {
-		signer := cmp.Or(published.Signer(key.ID, without...), servers[key.ID])
-		if fills.keyID == key.ID {
-			signer = cmp.Or(signer, fills.name)
-		}
+		signer := cmp.Or(published.Signer(key.ID, without...), servers[key.ID], fills[key.ID])
 		usages[key.ID] = ring.Usage{Secrets: uses[key.ID], Signer: signer, Since: published.Followed[key.ID]}
 	}
 	return usages, nil
-}
-
-// filler is that of the cluster. It makes a Secret, so a dry run does not ask.
-func (o *Operator) filler(ctx context.Context) (filler, error) {
-	if o.File.IsDryRun() {
-		return filler{}, nil
-	}
-	o.Progress("which key a token controller signs the token of a Secret with", fillTimeout)
-	found, ok, err := o.Cluster.filler(ctx)
-	if err == nil && !ok {
-		o.Progress("no longer for a token controller: none has filled the Secret", 0)
-	}
-	return found, err
 }

@@ -6,22 +6,17 @@ package operator
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
-	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing/ring"
 )
 
@@ -98,9 +93,8 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 	if o.File.IsDryRun() {
 		return notes, errors.Join(errs...) // nothing is published, so no kube-apiserver begins to refuse a key
 	}
-	revoked := ring.Union(published.Removed, gone)
-	left, err := o.awaitRefused(ctx, revoked, options.Without)
-	if err = errors.Join(append(errs, err, o.signsRevoked(ctx, revoked))...); err != nil {
+	left, err := o.awaitRefused(ctx, ring.Union(published.Removed, gone), options.Without)
+	if err = errors.Join(append(errs, err)...); err != nil {
 		err = fmt.Errorf("revoked, but: %w", err)
 	}
 	return append(notes, left...), err
@@ -113,9 +107,8 @@ func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids [
 	switch {
 	case o.Cluster == nil:
 		return nil, "", fmt.Errorf("it is not known which key signs: %w", errNoCluster)
-	case forks != nil:
-		return nil, "", ring.Refuse(fmt.Sprintf("rings are forked, and several keys sign, by host: %v", forks),
-			"name those that have leaked (keys revoke KEY-ID)")
+	case forks != "":
+		return nil, "", ring.Refuse("rings are forked, and several keys sign ("+forks+")", "name those that have leaked (keys revoke KEY-ID)")
 	case active == "":
 		return nil, "", cmp.Or(unknown, errors.New("no key signs: there is none left, or no key ring"))
 	case long:
@@ -197,10 +190,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 		}
 	}
 	for begun := o.Clock.Now(); ; {
-		var findings []check.Finding
-		for _, fact := range o.Cluster.Accepting(ctx, revoked, true) {
-			findings = append(findings, fact.Finding)
-		}
+		findings := o.Cluster.Accepting(ctx, revoked, true)
 		if len(findings) == 0 {
 			return notes, errors.Join(unasked, o.gone(ctx, without))
 		}
@@ -209,21 +199,6 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 		}
 		o.Progress(findings[0].Message, 0)
 	}
-}
-
-// signsRevoked returns an error if the token controller that leads signs the tokens of Secrets with a revoked key. Ours follows
-// the published rings, and kube-controller-manager the key file that it had at its start.
-func (o *Operator) signsRevoked(ctx context.Context, revoked ring.Revocations) error {
-	if o.Cluster == nil {
-		return nil // awaitRefused says it
-	}
-	fills, err := o.filler(ctx)
-	signs := slices.ContainsFunc(revoked, func(gone ring.Removed) bool { return gone.ID == fills.keyID })
-	if err != nil || !signs || strings.HasPrefix(fills.name, meta.FieldManager) {
-		return err
-	}
-	return ring.Refuse(fmt.Sprintf("%s signs the tokens of Secrets with key %s, which is revoked", fills.name, fills.keyID),
-		"give it another key there and on each other host (keys export --kubeadm), restart it, and run the command again")
 }
 
 // gone returns an error for each host whose kube-apiserver renews its identity Lease, as it does every 10 s: that it was left
@@ -244,32 +219,24 @@ func (o *Operator) gone(ctx context.Context, hosts []string) error {
 	return err
 }
 
-// Accepting returns the facts about the kube-apiservers that accept a revoked key, and about those that could not be
-// asked. If now is set, each fetches the key set first.
-func (c *Cluster) Accepting(ctx context.Context, revoked ring.Revocations, now bool) (facts []check.KeyFact) {
+// Accepting finds the kube-apiservers that accept a revoked key, and those that could not be asked. If now is set, each
+// fetches the key set first, which a key ID that it does not know makes it do
+// (pkg/serviceaccount/externaljwt/plugin/keycache.go).
+func (c *Cluster) Accepting(ctx context.Context, revoked ring.Revocations, now bool) (findings []check.Finding) {
 	if len(revoked) == 0 {
 		return nil
 	}
 	for _, server := range c.all() {
 		if now {
-			nudge(ctx, server)
+			_, _ = keyprobe.HasKey(ctx, server.Client, "unknown-"+utilrand.String(20))
 		}
-		keys, err := keyprobe.PublishedKeys(ctx, apiservers.Getter(server.Client))
+		accepted, err := consistency.AcceptedRevoked(ctx, server.URL, server.Client, revoked)
 		if err != nil {
-			facts = append(facts, check.Key(check.APIServerNotAsked, check.KeyArgs{Host: server.URL, Why: err.Error()}))
-			continue
+			accepted = append(accepted, check.Key(check.APIServerNotAsked, check.KeyArgs{Host: server.URL, Why: err.Error()}))
 		}
-		facts = append(facts, consistency.AcceptedRevoked(server.URL, keys, revoked)...)
+		for _, fact := range accepted {
+			findings = append(findings, fact.Finding)
+		}
 	}
-	return facts
-}
-
-// nudge presents a token with an unknown key ID, so that kube-apiserver fetches the key set
-// immediately (pkg/serviceaccount/externaljwt/plugin/keycache.go). The answer does not matter.
-func nudge(ctx context.Context, server APIServer) {
-	encode := base64.RawURLEncoding.EncodeToString
-	header := encode([]byte(`{"alg":"RS256","kid":"unknown-` + utilrand.String(20) + `"}`))
-	token := header + "." + encode([]byte(`{"iss":"kubernetes/serviceaccount"}`)) + "." + encode(make([]byte, 256))
-	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-	_, _ = server.Client.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
+	return findings
 }

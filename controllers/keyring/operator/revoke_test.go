@@ -16,7 +16,6 @@ import (
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/ring"
-	"sa-controller-manager/signing/testkeys"
 )
 
 // TestRevokeIncomplete: what keeps a revocation from being complete is named, each time.
@@ -60,11 +59,6 @@ func TestRevokeIncomplete(t *testing.T) {
 				})
 			},
 			options: RevokeOptions{Active: true}, want: "too long", leaves: rsaID,
-		},
-		"kube-controller-manager signs with it": {
-			reason: "it has the file that was there when it started, and so may one that leads later",
-			change: func(_ *testing.T, w *world) { w.filler = testkeys.RSA2048() }, options: RevokeOptions{IDs: []string{rsaID}},
-			want: "kube-controller-manager on host cp-2 signs the tokens of Secrets with key " + rsaID + ", which is revoked", leaves: p256ID,
 		},
 		"an unreadable file": {
 			reason: "the error said that no key signs",

@@ -4,19 +4,19 @@
 package operator
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -47,9 +47,12 @@ type world struct {
 	accepts []string
 	// publishes are further keys that it publishes.
 	publishes []signing.PublicKey
-	silent    bool // it publishes nothing
-	// signer is what it signs bound tokens with, and filler what kube-controller-manager signs those of Secrets with, nil for none.
-	signer, filler []byte
+	// jwks is its key set, if not nil, "" for none, as where the issuer is no https URL.
+	jwks *string
+	// signer is what it signs bound tokens with.
+	signer []byte
+	// fills is who signs the tokens of Secrets, by key ID.
+	fills map[string]string
 }
 
 func newWorld(t *testing.T, secrets ...runtime.Object) *world {
@@ -57,19 +60,17 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default", UID: "1"}}
 	w := &world{
 		t: t, clock: testingclock.NewFakeClock(epoch),
-		signer: testkeys.RSA2048Other(), filler: testkeys.RSA2048Other(),
+		signer: testkeys.RSA2048Other(),
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"}}
-	lease.Spec.HolderIdentity = new("cp-2_b2b6")
-	w.kube = clitest.NewKubeClient(w.document, append(secrets, account, lease)...)
+	w.kube = clitest.NewKubeClient(w.document, append(secrets, account)...)
 	w.Operator = &Operator{
 		Progress: func(string, time.Duration) {},
 		File:     ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock, Host: "cp-1",
 		Cluster: &Cluster{Client: w.kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
+		Fills:   func(context.Context) (map[string]string, error) { return w.fills, nil },
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)
-	w.kube.PrependWatchReactor("secrets", w.fill)
 	pair := testkeys.Parse(testkeys.RSA2048())
 	w.accepts = []string{pair.Public().ID, p256ID}
 	testutil.Must(t, w.File.Init(pair, nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), w.clock.Now()))
@@ -84,8 +85,8 @@ func (w *world) document(path string) string {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.silent {
-		return ""
+	if w.jwks != nil {
+		return *w.jwks
 	}
 	document, err := signing.MarshalJWKS(append(w.publishes, testkeys.Parse(testkeys.RSA2048Other()).Public()))
 	testutil.Must(w.t, err)
@@ -138,9 +139,15 @@ func (w *world) review(action clienttesting.Action) (bool, runtime.Object, error
 	if err != nil {
 		w.t.Errorf("reviewed something that is no token: %v", err)
 	}
-	if review.Status.Authenticated = slices.Contains(w.accepts, token.KeyID); review.Status.Authenticated {
+	forged := strings.HasSuffix(review.Spec.Token, strings.Repeat("A", 300))
+	switch {
+	case !slices.Contains(w.accepts, token.KeyID):
+		review.Status.Error = "[invalid bearer token, invalid signature, no keys found]"
+	case forged:
+		review.Status.Error = "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]"
+	default:
+		review.Status.Authenticated, review.Status.Audiences = true, review.Spec.Audiences
 		review.Status.User = authenticationv1.UserInfo{Username: token.Subject, UID: "1"}
-		review.Status.Audiences = review.Spec.Audiences
 	}
 	return true, review, nil
 }
@@ -150,23 +157,6 @@ func (w *world) issue(action clienttesting.Action) (bool, runtime.Object, error)
 		return false, nil, nil
 	}
 	return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: legacyToken(w.t, w.signer)}}, nil
-}
-
-// fill fills the token Secret that is watched, as kube-controller-manager does.
-func (w *world) fill(action clienttesting.Action) (bool, watch.Interface, error) {
-	if w.filler == nil {
-		return true, watch.NewEmptyWatch(), nil
-	}
-	resource, namespace := action.GetResource(), action.GetNamespace()
-	watching, err := w.kube.Tracker().Watch(resource, namespace)
-	w.must(err)
-	name, _ := action.(clienttesting.WatchAction).GetWatchRestrictions().Fields.RequiresExactMatch("metadata.name")
-	object, err := w.kube.Tracker().Get(resource, namespace, name)
-	w.must(err)
-	secret := object.(*corev1.Secret).DeepCopy()
-	secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte(legacyToken(w.t, w.filler))}
-	w.must(w.kube.Tracker().Update(resource, secret, namespace, metav1.UpdateOptions{FieldManager: "kube-controller-manager"}))
-	return true, watching, nil
 }
 
 func (w *world) must(err error) {

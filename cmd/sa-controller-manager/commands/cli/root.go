@@ -94,9 +94,9 @@ func Parent(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
 
 // rare are flags that few users need.
 var rare = []string{
-	"account", "apiserver", "backup-dir", "bound-tokens-only", "cache-age", "context",
+	"account", "apiserver", "bound-tokens-only", "cache-age", "context",
 	"grace", "leader-elect-resource-name", "leader-elect-resource-namespace", "limit-secret-references",
-	"manifests-dir", "master", "patches-dir", "pod-token", "published-ca-file", "service-account-key-sockets",
+	"manifests-dir", "master", "pod-token", "published-ca-file", "service-account-key-sockets",
 	"step-timeout", "timeout", "user", "webhook-failure-policy", "webhook-port", "webhook-timeout",
 	"webhook-url-host",
 }

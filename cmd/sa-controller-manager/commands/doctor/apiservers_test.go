@@ -86,6 +86,8 @@ func TestAPIServers(t *testing.T) {
 			}
 		}
 	}
+	down := newAPIServer(t, old)
+	failing("create", "serviceaccounts")(t, nil, down.Clientset)
 	const second = "https://10.0.0.2:6443"
 	try(t, "apiservers", map[string]checkCase{
 		"One":  {objects: controlPlane([]string{"cp-1"}, "10.0.0.1"), skipped: "one kube-apiserver"},
@@ -100,6 +102,11 @@ func TestAPIServers(t *testing.T) {
 			objects: append(ha, published), change: with(newAPIServer(t, old, old, next), newAPIServer(t, old, old)),
 			want: []string{"key-not-accepted: it lacks the key with which the process on host cp-1 signs"},
 		},
+		"OneAway": {
+			reason:  "it hides nothing about the others",
+			objects: append(ha, published), change: with(newAPIServer(t, old, old), down),
+			want:    []string{"key-not-accepted: it lacks the key with which the process on host cp-1 signs"}, wantErr: second + ": ",
+		},
 		"OwnKey": {
 			reason:  "the second one has a key of its own",
 			objects: ha, change: with(newAPIServer(t, old, old), newAPIServer(t, next, old, next)),
@@ -108,7 +115,7 @@ func TestAPIServers(t *testing.T) {
 		"NotReached": {
 			reason:  "only one address is known",
 			objects: controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1"), change: with(newAPIServer(t, old, old), nil),
-			want: []string{"apiserver-not-asked: kube-apiserver runs on 2 hosts, and only 1 can be asked: not on cp-1, cp-2"},
+			want: []string{"apiserver-not-asked: kube-apiserver runs on 2 hosts, and only 1 can be asked: not on 1 of cp-1, cp-2"},
 		},
 		"NoJWKS": {
 			reason:  "the issuer is no https URL",

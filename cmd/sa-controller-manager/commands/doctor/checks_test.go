@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -23,6 +25,7 @@ import (
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
 )
 
 var errDown = errors.New("the API is down")
@@ -55,9 +58,9 @@ func TestToken(t *testing.T) {
 			want: []string{"fresh-token-refused: invalid bearer token"},
 		},
 		"UnknownKeys": {
-			reason:  "one finding for each key; a token without a key ID is no proof",
+			reason:  "one finding, for who writes Secrets may invent keys; a token without a key ID is no proof",
 			objects: []runtime.Object{withKey("a", "x"), withKey("b", "x"), withKey("c", "y"), withKey("d", "")},
-			want:    []string{"secret-key-unknown: shop/a, shop/b", "secret-key-unknown: shop/c"},
+			want:    []string{"secret-key-unknown: x, y: shop/a, shop/b, shop/c"},
 		},
 		"RevokedKey": {
 			reason: "the token controller fills the Secret again", objects: []runtime.Object{withKey("a", "x"), revoked("x")},
@@ -128,6 +131,21 @@ func TestNotInstalled(t *testing.T) {
 		"Unknown": {
 			reason: "what may not be read is not absent", change: without(forbid("get", "leases")), wantErr: "is sa-controller-manager installed? ",
 		},
+	})
+	away := func(t *testing.T, c *cluster, client *fake.Clientset) {
+		t.Helper()
+		issueWith(t, client, testkeys.Parse(testkeys.P256()))
+		server := newAPIServer(t, testkeys.Parse(testkeys.P256()))
+		failing("create", "serviceaccounts")(t, c, server.Clientset)
+		c.Dial = func(string) (kubernetes.Interface, error) { return server, nil }
+	}
+	ha := controlPlane([]string{"a", "b"}, "10.0.0.1", "10.0.0.2")
+	const why = "https://10.0.0.1:6443: request a token of service account kube-system/default, to see which key kube-apiserver signs with: " +
+		"the API is down"
+	try(t, "apiservers", map[string]checkCase{
+		"Addresses": {reason: "those of a managed one are private", objects: ha, change: without(away),
+			skipped: why + "\n" + strings.ReplaceAll(why, "10.0.0.1", "10.0.0.2")},
+		"Installed": {reason: "here they are ours", objects: ha, change: away, wantErr: why},
 	})
 	try(t, "policy", map[string]checkCase{"Policy": {reason: "no policy is missing", change: without(), skipped: notInstalled}})
 	try(t, "secrets", map[string]checkCase{

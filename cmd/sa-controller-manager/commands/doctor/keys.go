@@ -21,6 +21,7 @@ import (
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
+	"sa-controller-manager/internal/printers"
 )
 
 // probeSeconds is the lifetime of the token: the shortest that kube-apiserver issues.
@@ -34,9 +35,9 @@ var (
 			"the public keys of the --service-account-signing-key-file of all of them; then restart it",
 	}
 	secretKeyUnknown = check.Fact{
-		Code: "secret-key-unknown", Message: "kube-apiserver does not know key {key} of tokens in Secrets", Cost: "it refuses them",
+		Code: "secret-key-unknown", Message: "kube-apiserver does not know the keys of tokens in Secrets", Cost: "it refuses them",
 		Remedy: "give every kube-apiserver the public key again with --service-account-key-file, and restart it. " +
-			"If the key was removed on purpose, create new Secrets in place of these",
+			"If a key was removed on purpose, create new Secrets in place of these",
 	}
 )
 
@@ -55,19 +56,19 @@ func (c *cluster) checkToken(ctx context.Context) (found check.Result, err error
 	}
 	secrets, err := c.tokenSecrets(ctx)
 	found.Note = fmt.Sprintf("tried a fresh token of %s/%s; keys that kube-apiserver verifies with: %d", c.Namespace, c.Account, len(ids))
-	unknown := map[string][]string{}
+	strange, unknown := sets.New[string](), []string(nil) // of any number of keys: who may write a Secret chooses them
 	for _, secret := range secrets {
 		if secret.Token == nil || secret.Terminating() {
 			continue
 		}
 		// For a token without a key ID kube-apiserver tries every key. It must not have a revoked one.
 		if id := secret.Token.KeyID(); id != "" && !ids.Has(id) && !rings.RevokedID(id) {
-			unknown[id] = append(unknown[id], secret.name())
+			unknown = append(unknown, secret.name())
+			strange.Insert(id)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(unknown)) {
-		found.Findings = append(found.Findings, secretKeyUnknown.Found("{key}", id).About(unknown[id])...)
-	}
+	finding := secretKeyUnknown.Found().Because(printers.Shorten(sets.List(strange), len(strange)))
+	found.Findings = append(found.Findings, finding.About(unknown)...)
 	return found, err
 }
 
@@ -144,29 +145,25 @@ func (c *cluster) checkKeys(ctx context.Context) (check.Result, error) {
 // the kube-apiserver of a node that joined after a rotation.
 func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err error) {
 	servers := &operator.Cluster{Client: c.Client, Dial: c.Dial, Namespace: c.Namespace, Account: c.Account}
+	installed, unsure := c.installed(ctx)
+	managed := unsure == nil && !installed // by others, whose addresses need not be reachable from here
 	rings, err := consistency.Refresh(ctx, c.Client, false)
 	if err != nil {
 		return found, err
 	}
 	if err := servers.Find(ctx, rings.APIServers()); err != nil {
-		unasked := operator.Unasked(err)
-		if installed, err := c.installed(ctx); err == nil && !installed {
-			return check.Skip(unasked.Message), nil
+		if managed {
+			return check.Skip(operator.Unasked(err).Why), nil
 		}
-		found.Findings = append(found.Findings, unasked)
+		found.Findings = append(found.Findings, operator.Unasked(err))
 	}
-	for _, fact := range servers.Accepting(ctx, rings.Removed, false) {
-		found.Findings = append(found.Findings, fact.Finding)
-	}
-	switch {
-	case len(found.Findings) > 0:
-		return found, nil
-	case len(servers.Others) == 0:
+	found.Findings = append(found.Findings, servers.Accepting(ctx, rings.Removed, false)...)
+	if len(servers.Others)+len(found.Findings) == 0 {
 		return check.Skip("one kube-apiserver"), nil
 	}
 	signers, err := signersByKey(ctx, rings, servers)
-	if err != nil {
-		return found, err
+	if err != nil && managed {
+		return check.Skip(err.Error()), nil
 	}
 	found.Note = fmt.Sprintf("kube-apiservers asked: %d", len(servers.Others))
 	for _, server := range servers.Others {
@@ -183,9 +180,6 @@ func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err 
 // signersByKey names, for each key in use, a kube-apiserver or a replica that signs with it.
 func signersByKey(ctx context.Context, rings consistency.Published, servers *operator.Cluster) (map[string]string, error) {
 	ids, err := servers.SigningKeyIDs(ctx)
-	if err != nil {
-		return nil, err
-	}
 	signers := map[string]string{}
 	for _, entry := range rings.Entries {
 		if !rings.RevokedID(entry.SignsWith) {
@@ -198,7 +192,7 @@ func signersByKey(ctx context.Context, rings consistency.Published, servers *ope
 		}
 	}
 	delete(signers, "")
-	return signers, nil
+	return signers, err
 }
 
 // checkKeyRings finds hosts whose key ring lacks a key of the newest one, or was restored.

@@ -4,6 +4,8 @@
 package doctor
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +38,10 @@ func TestReferences(t *testing.T) {
 	opaque := func() runtime.Object {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "docker"}, Type: corev1.SecretTypeDockercfg}
 	}
+	var names []string
+	for i := range 1000 {
+		names = append(names, fmt.Sprintf("gone-%d", i))
+	}
 	try(t, "references", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
 		"None": {
@@ -44,6 +50,11 @@ func TestReferences(t *testing.T) {
 		"Missing": {
 			reason: "a user may create it later", change: adding(listing("cart", "kubectl", time.Hour, "cart-token-vault", "vault")),
 			want: []string{"unattributed-reference: shop/cart (cart-token-vault vault)"},
+		},
+		"Many": {
+			reason: "a tenant may list as many as fit an object, and each is a request",
+			change: adding(listing("cart", "kubectl", time.Hour, names...)),
+			want:   []string{"unattributed-reference: shop/cart (" + strings.Join(names[:20], " ") + ", perhaps more)"},
 		},
 		"OfATokenManager": {reason: "it removes its own entry", change: adding(listing("cart", meta.FieldManager, time.Hour, "gone"))},
 		"There": {

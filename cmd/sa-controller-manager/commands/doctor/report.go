@@ -44,8 +44,8 @@ func (r *report) table(columns int) string {
 	table := printers.Table(&b)
 	fmt.Fprintln(table, "CHECK\tRESULT\tDETAIL")
 	for _, result := range r.Checks {
-		detail := cmp.Or(result.Error, result.Note)
-		fmt.Fprintf(table, "%s\t%s\t%s\n", result.Name, result.Word, strings.ReplaceAll(detail, "\n", " "))
+		detail := strings.ReplaceAll(cmp.Or(result.Error, result.Note), "\n", " ")
+		fmt.Fprintf(table, "%s\t%s\t%s\n", result.Name, result.Word, printers.Printable(detail))
 	}
 	table.Flush()
 	lines := strings.Split(b.String(), "\n")

@@ -5,10 +5,8 @@ package keys
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +18,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/kcm"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ring"
@@ -44,7 +43,6 @@ type commandOptions struct {
 	sockets    string
 	issuer     string
 	apiServers []string
-	account    string
 	output     cli.Output
 	policy     ring.Policy
 	argument   string // what the only argument is, "" if there is none
@@ -70,9 +68,8 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 
 // newCommandOptions adds the flags to cmd.
 func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc) *commandOptions {
-	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default",
-		connection: options.Connection{QPS: -1}, // some dozens of requests, for which a user waits
-		policy:     ring.Policy{CacheAge: 24 * time.Hour, TokenLifetime: 365 * 24 * time.Hour}}
+	o := &commandOptions{client: client, connection: options.Connection{QPS: -1}, // some dozens of requests, for which a user waits
+		policy: ring.Policy{CacheAge: 24 * time.Hour, TokenLifetime: 365 * 24 * time.Hour}}
 	if cmd.Args == nil {
 		cmd.Args = cli.NoArguments
 	}
@@ -84,8 +81,6 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc) *commandOption
 		"Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
 	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,
 		"`URL` of a kube-apiserver, as in --master; name each of them once. Without it those behind the Service kubernetes are asked.")
-	cmd.Flags().StringVar(&o.account, "account", o.account,
-		"ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
 		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or what was asked for and 8760h for Pods.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")
@@ -106,18 +101,9 @@ func (o *commandOptions) validateRing() (p options.Problems) {
 	return p
 }
 
-// needsLifetime is for commands that prune.
-func (o *commandOptions) needsLifetime(p *options.Problems, cmd *cobra.Command) {
-	if !cmd.Flags().Changed("longest-token-lifetime") {
-		*p = append(*p, errors.New("--longest-token-lifetime must be given, or a key may go whose tokens are valid: "+
-			"without --service-account-max-token-expiration kube-apiserver issues tokens of any life"))
-	}
-}
-
 func (o *commandOptions) validate() options.Problems {
 	p := append(options.Problems(o.output.Validate()), o.validateRing()...)
-	p.Account(o.account)
-	p.NotNegative("longest-token-lifetime", o.policy.TokenLifetime)
+	p.Positive("longest-token-lifetime", o.policy.TokenLifetime)
 	if next := o.successor().Signer; next != "" {
 		checkSigner(&p, "next-key", next)
 	}
@@ -155,8 +141,8 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 	if err != nil {
 		return nil, err
 	}
-	namespace, account, _ := strings.Cut(o.account, "/")
-	op.Cluster = &operator.Cluster{Client: client, Issuer: o.issuer, Namespace: namespace, Account: account}
+	op.Cluster = &operator.Cluster{Client: client, Issuer: o.issuer, Namespace: metav1.NamespaceSystem, Account: "default"}
+	op.Fills = kcm.Signer(op)
 	dial := func(url string) (kubernetes.Interface, error) {
 		connection := o.connection
 		connection.Master = url

@@ -63,14 +63,13 @@ func newImportCommand(client cli.ClientFunc) *cobra.Command {
 not come from the ring that is here; with --kubeconfig also one that is older than the ring
 that this host has used, or that has come from no ring that is published.
 
---join-fork is the way out of a ring that was changed in two places: the keys that only the
-copy has become retired ones. Bring the result to the place that the copy is from.
 The FILE has private keys. Remove it when it is imported.`,
 		Example: `  sa-controller-manager keys import --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json copy.json`,
 		Args:    cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)
-	cmd.Flags().BoolVar(&options.Join, "join-fork", options.Join, "Keep the ring, and take the keys that only FILE has as retired ones.")
+	cmd.Flags().BoolVar(&options.Join, "join-fork", options.Join, "The way out of a ring that was changed in two places: keep this one, "+
+		"and take the keys that only FILE has as retired ones. Then bring the result to the other place.")
 	cmd.Flags().BoolVar(&options.AcceptOlder, "accept-older", options.AcceptOlder,
 		"Take FILE although this host has used a newer ring, which no host has any more. Tokens of the keys that FILE lacks are refused then.")
 	o.argument = "one FILE to import"
@@ -88,14 +87,14 @@ func export(stderr io.Writer, from *ring.File, directory string, newKey bool) er
 		return err
 	}
 	// A kube-apiserver with these files would refuse the tokens of the key that signs everywhere else.
-	if !newKey && (from.PutBack(state) || state.IsRevoked(state.Active().PublicKey)) {
+	if !newKey && (from.PutBack(state) || state.Revoked.Has(state.Active().PublicKey)) {
 		return ring.Refuse(fmt.Sprintf("nothing was written: the ring of %s (generation %d) is an older one that was put back, or its active "+
 			"key was revoked", from.Path(), state.Generation), "bring the newest one here (keys import)")
 	}
 	state = state.Effective()
 	active, path := state.Active(), filepath.Join(directory, "sa.key")
 	public, notes := exported(state)
-	signs, first, stays := active.Private, active.ID, ""
+	signs, first := active.Private, active.ID
 	switch {
 	case newKey:
 		if signs, err = signing.GenerateKey("RSA-2048"); err != nil {
@@ -104,14 +103,13 @@ func export(stderr io.Writer, from *ring.File, directory string, newKey bool) er
 		public, first = append(public, signs.Public()), signs.ID()
 		notes = append(notes, fmt.Sprintf("Key %s is new: copy both files to the other nodes.", signs.ID()))
 	case active.Signer != "":
-		signs, stays = nil, active.Signer+" has the private half of key "+active.ID
-	}
-	if stays != "" {
-		notes = append(notes, fmt.Sprintf("%s stays as it is: %s", path, stays))
+		notes = append(notes, fmt.Sprintf("%s stays as it is: %s has the private half of key %s", path, active.Signer, active.ID))
 		if present, err := cli.ReadFile("kubeadm", path, signing.ParsePrivateKey); err == nil {
 			first = present.ID()
 		}
-	} else if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o007 != 0 {
+		signs = nil
+	}
+	if info, err := os.Stat(path); signs != nil && err == nil && info.Mode().Perm()&0o007 != 0 {
 		// A group may be on purpose: a rootless control plane has 0640.
 		return fmt.Errorf("%s has mode %#o and every user could read the key: chmod o= %s", path, info.Mode().Perm(), path)
 	}

@@ -34,9 +34,8 @@ func newInitCommand(client cli.ClientFunc) *cobra.Command {
 another host has a ring: that one is to be copied and imported.
 
 With --from-private-key-file the first private key of that file signs, as it did before, and
-further ones become retired keys. --key=kep740:NAME is a key of a process of this host, such
-as sa-kms-signer. A new key must be given to kube-apiserver first. Keys of
---service-account-key-file become retired keys. A next key of the same kind is made.`,
+further ones become retired keys, as those of --service-account-key-file do. A new key must be
+given to kube-apiserver first. A next key of the same kind is made.`,
 		Example: initExamples,
 	}
 	o := newCommandOptions(cmd, client)
@@ -85,7 +84,7 @@ type newKey struct{ operator.Successor }
 func (k *newKey) addFlags(cmd *cobra.Command, algorithm string) {
 	cmd.Flags().StringVar(&k.Algorithm, "algorithm", k.Algorithm, algorithm)
 	cmd.Flags().StringVar(&k.Signer, "key", k.Signer,
-		"`kep740:NAME` of a process of this host that has the key, on a unix socket of --service-account-key-sockets.")
+		"`kep740:NAME` of a process of this host that has the key, such as sa-kms-signer, on a unix socket of --service-account-key-sockets.")
 	cmd.Flags().BoolVar(&k.BoundOnly, "bound-tokens-only", k.BoundOnly,
 		"Take a key of --key although its process refuses to sign the tokens of Secrets. The token controller must not run then.")
 	cli.AddCompletion(cmd, "algorithm", signing.KeyKinds()...)

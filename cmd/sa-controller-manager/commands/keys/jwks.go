@@ -37,8 +37,7 @@ A URL must be https. It is asked without credentials. Exit code: 2 if a key is n
 const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
   sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json
 
-  # Are the keys published as they should be? By kube-apiserver?
-  sa-controller-manager keys jwks --service-account-private-key-file=sa.key --check=https://issuer.example.com/keys.json
+  # Are the keys published by kube-apiserver as they should be?
   sa-controller-manager keys jwks --service-account-private-key-file=sa.key --check=cluster --kubeconfig=admin.conf`
 
 // checkTimeout is how long --check may take.
@@ -106,15 +105,15 @@ func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, st
 func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring []signing.Key, stdout, stderr io.Writer) error {
 	ctx, cancel := cli.AnswerWithin(ctx, checkTimeout)
 	defer cancel()
-	published, err := ReadPublished(ctx, client, &o.connection, o.check, o.caFile)
+	documents, err := ReadPublished(ctx, client, &o.connection, o.check, o.caFile)
 	if err != nil {
 		return err
 	}
-	lines := Compare(ring, published)
+	lines := Compare(ring, documents)
 	if err := Print(stdout, lines, o.output.Format); err != nil {
 		return err
 	}
-	if Drifted(lines) {
+	if slices.ContainsFunc(lines, func(line Line) bool { return line.Result != published.Same }) {
 		fmt.Fprintln(stderr, "The published keys are not the given ones.")
 		return cli.ErrFindings
 	}
@@ -162,11 +161,6 @@ func extra(key signing.PublicKey) Line {
 		line.Detail += ", and cannot be read: " + key.Problem
 	}
 	return line
-}
-
-// Drifted reports whether any line is not as it should be.
-func Drifted(lines []Line) bool {
-	return slices.ContainsFunc(lines, func(line Line) bool { return line.Result != published.Same })
 }
 
 // Print writes a comparison as "table", "json" or "yaml".

@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	flags "sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyring/kcm"
 	"sa-controller-manager/controllers/keyring/operator"
 )
 
@@ -33,7 +33,12 @@ files of its own accepts them until it is restarted without the key.`,
 	o := newCommandOptions(cmd, client)
 	o.asks = true
 	o.addWithoutHost(cmd)
-	check := func(p *flags.Problems) { o.needsLifetime(p, cmd) }
+	check := func(p *flags.Problems) {
+		if !cmd.Flags().Changed("longest-token-lifetime") {
+			*p = append(*p, errors.New("--longest-token-lifetime must be given, or a key may go whose tokens are valid: "+
+				"without --service-account-max-token-expiration kube-apiserver issues tokens of any life"))
+		}
+	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {
 		if o.pruned, err = op.Prune(ctx, o.without...); err == nil && len(o.pruned) == 0 {
 			fmt.Fprintln(cmd.ErrOrStderr(), "Nothing to prune: the ring has no retired key.")
@@ -50,9 +55,7 @@ func newRevokeCommand(client cli.ClientFunc) *cobra.Command {
 		Use:   "revoke KEY-ID...|--active",
 		Short: "Have nothing accept keys that have leaked",
 		Long: `Have nothing accept keys of any role, for good. If the active key is among them, the next one signs;
-if that is named too, a new one. --active names the key that the newest published ring signs
-with, unless that signs because another one was revoked: the command may be run again, and
-then only checks what is left to do.
+if that is named too, a new one. --active may be run again: then it checks what is left to do.
 
 The revocation is published first, and every host with the external signer follows without a
 copy. The exit code is 0 when each known kube-apiserver was asked and none has the keys, and
@@ -73,12 +76,19 @@ do is printed. On a terminal the command asks for confirmation.`,
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
 		options.IDs, options.Without = o.args, o.without
 		options.Confirm = func(ctx context.Context, warning string) error {
-			if yes || o.connection.DryRun {
-				return nil
+			sure, terminal := yes || o.connection.DryRun, true
+			if !sure {
+				sure, terminal = cli.Ask(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning+". Revoke it?")
 			}
-			return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
+			switch {
+			case sure:
+				return nil
+			case terminal:
+				return errors.New("nothing was changed")
+			}
+			return fmt.Errorf("nothing was changed: %s; standard input is no terminal: give --yes to revoke the key", warning)
 		}
-		notes, err := op.Revoke(ctx, options)
+		notes, err := kcm.Revoke(ctx, op, options)
 		return noted(cmd, notes, err)
 	})
 }
@@ -103,16 +113,4 @@ Node is deleted is forgotten by itself. One that lives is back within a minute.`
 	o := newCommandOptions(cmd, client)
 	o.asks, o.argument = true, "one HOST, as keys list names it"
 	return o.steps(cmd, nil, func(ctx context.Context, op *operator.Operator) error { return op.Forget(ctx, o.args[0]) })
-}
-
-// confirmed asks the user on a terminal. Its error says that nothing was changed.
-func confirmed(ctx context.Context, stdin io.Reader, stderr io.Writer, warning string) error {
-	yes, terminal := cli.Ask(ctx, stdin, stderr, warning+". Revoke it?")
-	switch {
-	case !terminal:
-		return fmt.Errorf("nothing was changed: %s; standard input is no terminal: give --yes to revoke the key", warning)
-	case yes:
-		return nil
-	}
-	return errors.New("nothing was changed")
 }

@@ -4,10 +4,8 @@
 package keys
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,16 +13,8 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/publish"
-	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/ring"
 )
-
-const publishExamples = `  # For a web server.
-  sa-controller-manager keys publish --service-account-key-ring=ring.json \
-    --service-account-issuer=https://issuer.example.com --publish-keys=file:///srv/issuer
-
-  # For what takes an uploaded JWKS, such as a workload identity pool of GCP.
-  sa-controller-manager keys publish --service-account-key-ring=ring.json >keys.json`
 
 // publishOptions are the flags of "keys publish".
 type publishOptions struct {
@@ -32,8 +22,6 @@ type publishOptions struct {
 
 	publishing options.Publishing
 	replace    bool
-	check      bool
-	caFile     string
 }
 
 func newPublishCommand() *cobra.Command {
@@ -43,25 +31,22 @@ func newPublishCommand() *cobra.Command {
 		Short: "Publish the keys once for relying parties",
 		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
 does all the time with the same flag, and print the JWKS. Documents of another issuer stay,
-unless --replace is given: then its relying parties refuse its tokens. With --check read both
-at the issuer's URL, as relying parties do: exit code 1 says that they lack a key of the ring.`,
-		Example: publishExamples,
-		Args:    cli.NoArguments,
+unless --replace is given: then its relying parties refuse its tokens.`,
+		Example: `  sa-controller-manager keys publish --service-account-key-ring=ring.json \
+    --service-account-issuer=https://issuer.example.com --publish-keys=file:///srv/issuer`,
+		Args: cli.NoArguments,
 	}
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
-		"With --publish-keys and --check: https `URL` of the issuer, as kube-apiserver has it first.")
+		"With --publish-keys: https `URL` of the issuer, as kube-apiserver has it first.")
 	options.AddSome(cmd.Flags(), map[string]string{
 		options.PublishKeysFlag: "`Directory` to write to, as for the manager: file:///DIRECTORY. May be given several times.",
 	}, &o.publishing)
 	cmd.Flags().BoolVar(&o.replace, "replace", o.replace,
 		"Replace the documents of another issuer, too. Its tokens are refused from then on.")
-	cmd.Flags().BoolVar(&o.check, "check", o.check,
-		"Then read the documents once at --service-account-issuer, and want each key of the ring there.")
-	AddCAFile(cmd, &o.caFile)
 	cli.AddDryRun(cmd, &o.connection)
 	cmd.RunE = cli.WhenValid(o.validate, func(cmd *cobra.Command, _ []string) error {
-		return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return o.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
 	})
 	return cmd
 }
@@ -72,16 +57,13 @@ func (o *publishOptions) validate() []error {
 	if o.replace && len(destinations) == 0 {
 		p.Add("replace", o.replace, "must come with --"+options.PublishKeysFlag)
 	}
-	if o.check && !strings.HasPrefix(o.issuer, "https://") {
-		p.Add("check", o.check, "must come with --service-account-issuer, the https URL where relying parties look")
-	}
 	if len(destinations) > 0 {
 		p = append(p, o.publishing.ValidateFor(&options.Keys{KeyRing: o.ring, Issuers: []string{o.issuer}})...)
 	}
 	return p
 }
 
-func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+func (o *publishOptions) run(stdout, stderr io.Writer) error {
 	cli.WritesTo(stderr, &o.connection)
 	state, err := ring.At(o.ring).Read()
 	if err != nil {
@@ -100,27 +82,6 @@ func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(stdout, "%s\n", jwks); err != nil || !o.check {
-		return err
-	}
-	return o.checkIssuer(ctx, stderr, state.Ring().KeySet().All())
-}
-
-// checkIssuer reads the documents as relying parties do, and wants the keys there.
-func (o *publishOptions) checkIssuer(ctx context.Context, stderr io.Writer, keys []signing.PublicKey) error {
-	reader, err := readerOf(o.caFile)
-	if err != nil {
-		return err
-	}
-	there, err := reader.Issuer(ctx, o.issuer)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		if result, detail := published.Find(key, there); result != published.Same {
-			return fmt.Errorf("relying parties of %s do not have key %s: %s", o.issuer, key.ID, detail)
-		}
-	}
-	fmt.Fprintf(stderr, "%s: relying parties have all keys of the ring.\n", o.issuer)
-	return nil
+	_, err = fmt.Fprintf(stdout, "%s\n", jwks)
+	return err
 }

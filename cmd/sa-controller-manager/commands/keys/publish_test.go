@@ -4,9 +4,6 @@
 package keys
 
 import (
-	"encoding/pem"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,12 +24,6 @@ func TestPublish(t *testing.T) {
 		return []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=" + issuer}
 	}
 	const a, b = "https://a.example.com", "https://b.example.com"
-	server := httptest.NewTLSServer(http.FileServer(http.Dir(dir)))
-	t.Cleanup(server.Close)
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	check := []string{
-		"publish", "--check", "--service-account-issuer=" + server.URL, "--published-ca-file=" + testutil.WriteFile(t, "ca.crt", certificate),
-	}
 	goThrough(t, nil, ring, []step{
 		{[]string{"init", from(testkeys.P256())}, 0, ""},
 		{[]string{"publish", "--replace"}, 1, `--replace true must come with --publish-keys`},
@@ -41,12 +32,6 @@ func TestPublish(t *testing.T) {
 		{to(b), 1, `the documents of another issuer, "https://a.example.com", are there: "keys publish --replace" replaces them`},
 		{append(to(b), "--replace"), 0, "documents written: [\"/.well-known/openid-configuration\"]"},
 		{[]string{"publish"}, 0, first},
-		{[]string{"publish", "--check"}, 1, "--check true must come with --service-account-issuer"},
-		{check, 1, `is of another issuer, "https://b.example.com"`},
-		{append(check, "--replace", "--publish-keys=file://"+dir), 0, "relying parties have all keys of the ring"},
-		{[]string{"next", "--algorithm=P-384"}, 0, ""},
-		{check, 1, "do not have key"},
-		{append(to(b), "--replace"), 0, ""},
 	})
 	document, err := os.ReadFile(filepath.Join(dir, signing.DiscoveryPath))
 	testutil.Must(t, err)

@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/kcm"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
@@ -106,19 +107,12 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 		r.Findings = append(r.Findings, operator.Unasked(err))
 	}
 	revoked := ring.Union(rings.Removed, state.Revoked)
-	for _, fact := range cluster.Accepting(ctx, revoked, false) {
-		r.Findings = append(r.Findings, fact.Finding)
-	}
+	r.Findings = append(r.Findings, cluster.Accepting(ctx, revoked, false)...)
 	uses, err := cluster.Uses(ctx, state.Ring())
 	if err != nil {
 		return err
 	}
-	for _, gone := range revoked {
-		if count := uses[gone.ID]; count > 0 {
-			fact := check.Key(check.RevokedHeld, check.KeyArgs{Key: gone.ID, Why: strconv.Itoa(count)})
-			r.Findings = append(r.Findings, fact.Finding)
-		}
-	}
+	r.Findings = append(r.Findings, kcm.Findings(uses, revoked)...)
 	for i := range r.Keys {
 		key := &r.Keys[i]
 		key.Secrets = new(uses[key.ID])
@@ -188,7 +182,7 @@ func (r *Report) table() string {
 			secrets = strconv.Itoa(*key.Secrets)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key.ID, key.Algorithm, key.Role, cmp.Or(key.Where, "-"),
-			timeWord(key.since()), cmp.Or(key.Accepted, "-"), secrets)
+			timeWord(cmp.Or(key.RetiredAt, key.ActivatedAt, key.PublishedAt)), cmp.Or(key.Accepted, "-"), secrets)
 	}
 	table.Flush()
 	unchanged, pruned := "", "Pruned:     "
@@ -210,23 +204,9 @@ func (r *Report) table() string {
 	return b.String()
 }
 
-// since returns when the key took its role.
-func (k KeyReport) since() time.Time {
-	if !k.RetiredAt.IsZero() {
-		return k.RetiredAt
-	}
-	if !k.ActivatedAt.IsZero() {
-		return k.ActivatedAt
-	}
-	return k.PublishedAt
-}
-
 // timeWord formats a time. One in the future was taken by a wrong clock, and says nothing.
 func timeWord(at time.Time) string {
-	switch {
-	case at.IsZero():
-		return "-"
-	case at.After(time.Now().Add(time.Hour)):
+	if at.After(time.Now().Add(time.Hour)) {
 		return "unknown: a clock was ahead"
 	}
 	return at.UTC().Format(time.RFC3339)

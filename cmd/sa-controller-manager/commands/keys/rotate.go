@@ -20,9 +20,8 @@ import (
 const rotateExamples = `  # Sign with the next key, as soon as that breaks nothing.
   sa-controller-manager keys rotate --service-account-key-ring=ring.json --kubeconfig=admin.conf --wait
 
-  # From a timer on one host, once a day: rotate every 90 days, and remove what nothing needs.
-  sa-controller-manager keys rotate --service-account-key-ring=ring.json --kubeconfig=admin.conf \
-    --if-older-than=2160h --prune --longest-token-lifetime=8760h`
+  # From a timer on one host, once a day: rotate every 90 days.
+  sa-controller-manager keys rotate --service-account-key-ring=ring.json --kubeconfig=admin.conf --if-older-than=2160h`
 
 const rotateDescription = `Sign with the next key from now on. The active key is retired and verifies only; a new next
 key of the same kind is made. Then bring the ring to the other hosts, in any order.
@@ -37,7 +36,6 @@ young, and with 1 if a rotation is due and refused.`
 
 func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 	var rotate operator.RotateOptions
-	var prune bool
 	var published options.Published
 	cmd := &cobra.Command{
 		Use:     "rotate",
@@ -57,16 +55,11 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 	cmd.Flags().BoolVar(&rotate.Force, "force", rotate.Force,
 		"Do not wait for caches: what verifies with an older copy of the key set refuses new tokens. Every other refusal stays.")
 	cmd.Flags().DurationVar(&rotate.OlderThan, "if-older-than", rotate.OlderThan, "Do nothing while the active key signs for less than this.")
-	cmd.Flags().BoolVar(&prune, "prune", prune,
-		"Then remove the retired keys that nothing needs, as \"keys prune\" does. It is no error if one stays.")
 	check := func(p *options.Problems) {
 		rotate.Next, rotate.Without, rotate.Wait = o.successor(), o.without, rotate.Wait && !o.connection.DryRun
 		p.NotNegative("cache-age", o.policy.CacheAge)
 		p.NotNegative("if-older-than", rotate.OlderThan)
 		*p = append(*p, published.Validate()...)
-		if prune {
-			o.needsLifetime(p, cmd)
-		}
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
 		reader, err := readerOf(published.CAFile)
@@ -74,14 +67,7 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 			return err
 		}
 		op.Issuers, op.ReadIssuer = published.Issuers, reader.Issuer
-		err = op.Rotate(ctx, rotate)
-		if prune && (err == nil || ring.IsDone(err)) {
-			var kept error
-			if o.pruned, kept = op.Prune(ctx, o.without...); kept != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was pruned: %v.\n", kept)
-			}
-		}
-		return err
+		return op.Rotate(ctx, rotate)
 	})
 }
 

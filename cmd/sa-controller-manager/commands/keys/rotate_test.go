@@ -18,14 +18,12 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// TestRotateByATimer: what the exit code tells the timer. kube-apiserver accepts no other key than the active one,
-// and issues no token, by which prune would see what it signs with.
+// TestRotateByATimer: what the exit code tells the timer. kube-apiserver accepts no other key than the active one.
 func TestRotateByATimer(t *testing.T) {
 	t.Parallel()
 	const (
-		young    = "Nothing was changed: key " + rsaID + " is active since "
-		refused  = "; key " + rsaID + " is active since "
-		unpruned = "Nothing was pruned: "
+		young   = "Nothing was changed: key " + rsaID + " is active since "
+		refused = "; key " + rsaID + " is active since "
 	)
 	for name, tc := range map[string]struct {
 		reason string
@@ -33,19 +31,10 @@ func TestRotateByATimer(t *testing.T) {
 		args   []string
 		code   int
 		want   string // in what is printed
-		prunes bool   // it tries
 	}{
 		"Young":   {reason: "there is nothing to do", age: time.Hour, args: []string{"--if-older-than=2h"}, want: young},
 		"Due":     {reason: "it was refused", age: time.Hour, args: []string{"--if-older-than=30m"}, code: 1, want: refused},
 		"NoLimit": {reason: "the clock of another host may be ahead", age: -time.Minute, code: 1, want: refused},
-		"PruneRefused": {
-			reason: "a key that stays may go at the next run", age: time.Hour,
-			args: []string{"--if-older-than=2h", "--prune", "--longest-token-lifetime=48h"}, want: young, prunes: true,
-		},
-		"DueWithPrune": {
-			reason: "nothing is pruned after a rotation that was refused", age: time.Hour,
-			args: []string{"--prune", "--longest-token-lifetime=48h"}, code: 1, want: refused,
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,8 +47,8 @@ func TestRotateByATimer(t *testing.T) {
 			client := func(*options.Connection) (kubernetes.Interface, error) { return kube, nil }
 			got := keysCommandIn(t, client, path, append([]string{"rotate", "--service-account-issuer=https://issuer.example"},
 				tc.args...)...)
-			if got.Code != tc.code || !strings.Contains(got.Stderr, tc.want) || strings.Contains(got.Stderr, unpruned) != tc.prunes {
-				t.Errorf("%s: code %d, want %d, %q, and that it prunes: %t:\n%s", tc.reason, got.Code, tc.code, tc.want, tc.prunes, got.Stderr)
+			if got.Code != tc.code || !strings.Contains(got.Stderr, tc.want) {
+				t.Errorf("%s: code %d, want %d, %q:\n%s", tc.reason, got.Code, tc.code, tc.want, got.Stderr)
 			}
 			after, err := ringfile.At(path).Read()
 			testutil.Must(t, err)

@@ -17,11 +17,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 )
 
 // await runs the checks in order. Each has the timeout of a step. A permanent error stays one.
@@ -102,22 +104,13 @@ func (c *Config) managerReady(d *desired, query string) cli.Check {
 	}
 }
 
-// isOf reports whether a mirror pod belongs to a manifest. It compares the fields that a takeover sets,
-// because the kubelet's own hash depends on the kubelet's version.
+// isOf reports whether a mirror pod belongs to a manifest. It compares what a takeover sets, because the kubelet's own hash
+// depends on the kubelet's version.
 func isOf(pod *corev1.Pod, manifest []byte) bool {
 	var wanted corev1.Pod
-	if yaml.Unmarshal(manifest, &wanted) != nil || len(wanted.Spec.Containers) != len(pod.Spec.Containers) {
-		return false
-	}
-	for i, want := range wanted.Spec.Containers {
-		got := pod.Spec.Containers[i]
-		if got.Image != want.Image || !slices.Equal(got.Command, want.Command) || !slices.Equal(got.Args, want.Args) {
-			return false
-		}
-	}
-	return slices.EqualFunc(pod.Spec.Volumes, wanted.Spec.Volumes, func(a, b corev1.Volume) bool {
-		return a.Name == b.Name && (a.HostPath == nil) == (b.HostPath == nil) && (a.HostPath == nil || a.HostPath.Path == b.HostPath.Path)
-	})
+	return yaml.Unmarshal(manifest, &wanted) == nil && slices.Equal(component.PodCommand(pod), component.PodCommand(&wanted)) &&
+		slices.EqualFunc(pod.Spec.Containers, wanted.Spec.Containers, func(a, b corev1.Container) bool { return a.Image == b.Image }) &&
+		equality.Semantic.DeepDerivative(wanted.Spec.Volumes, pod.Spec.Volumes)
 }
 
 // healthy asks /readyz of our process. Its certificate is self-signed, and the answer is not secret.

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
@@ -55,17 +54,26 @@ func TestHangup(t *testing.T) {
 func TestWayBack(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		yes  bool
-		want string
+		yes, restarted bool // not taken over
+		want           string
 	}{
 		"Yes": {yes: true, want: "kube-apiserver does not answer: it did not come within 10ms"},
 		"No":  {want: "kubeadm handback --steps=kube-apiserver puts its previous manifest back"},
+		// A restart has recorded it, and changed nothing that it could start without.
+		"Restarted": {yes: true, restarted: true, want: "step 1, manager: it did not come within 10ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newControlPlane(t, "v1.37")
 			before := p.files(t)[apiServerFile]
-			p.writeSteps(t, takeover, all)
+			if tc.restarted {
+				p.writeFirst(t, func(c *Config, o *observed) ([]step, error) {
+					s, err := c.planRestart(o, component.APIServer, "now")
+					return []step{s}, err
+				}, all)
+			} else {
+				p.writeSteps(t, takeover, all)
+			}
 			client := fake.NewClientset()
 			client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("connection refused")
@@ -77,10 +85,10 @@ func TestWayBack(t *testing.T) {
 				return tc.yes
 			}
 			wantError(t, name, Takeover(t.Context(), p.config), tc.want)
-			if !strings.HasSuffix(asked, "A takeover has changed its manifest. Put the previous one back?") {
+			if strings.HasSuffix(asked, "A takeover has changed its manifest. Put the previous one back?") == tc.restarted {
 				t.Errorf("asked %q", asked)
 			}
-			if back := p.files(t)[apiServerFile] == before; back != tc.yes {
+			if back := p.files(t)[apiServerFile] == before; back != (tc.yes && !tc.restarted) {
 				t.Errorf("the manifest is back: %t", back)
 			}
 		})
@@ -118,41 +126,8 @@ func TestBrokenManifest(t *testing.T) {
 	p.write(t, "manifests/kube-apiserver.yaml.bak", []byte(p.files(t)[apiServerFile]))
 	p.refuses(t, "a copy", Handback, "kube-apiserver.yaml.bak is a manifest of kube-apiserver too")
 	p.remove(t, "manifests/kube-apiserver.yaml.bak")
-	p.write(t, "backup/record.json", []byte("{"))
-	p.refuses(t, "the record", Handback, "backup/record.json: want the record of a takeover, as JSON")
-}
-
-// TestDirectories: those of a node whose disk is mounted elsewhere are on that disk, and no two are the same.
-func TestDirectories(t *testing.T) {
-	t.Parallel()
-	p := newTakeoverNode(t)
-	link := filepath.Join(t.TempDir(), "link")
-	testutil.Must(t, os.Symlink(p.config.ManifestsDir, link))
-	testutil.Must(t, os.MkdirAll(p.config.PatchesDir, 0o700))
-	base := []string{"takeover", "--dry-run", "--node-name=n", "--manifests-dir=" + p.config.ManifestsDir, "--binary=/opt/b"}
-	for name, tc := range map[string]struct {
-		args []string
-		want string
-	}{
-		"Elsewhere": {want: p.dir + "/sa-controller-manager-backup/kube-apiserver.yaml."},
-		"Linked":    {args: []string{"--backup-dir=" + link}, want: "--backup-dir \"" + link + "\" must not be --manifests-dir"},
-		"Equal": {
-			args: []string{"--backup-dir=" + p.config.PatchesDir, "--patches-dir=" + p.config.PatchesDir + "/."}, want: "must not be --patches-dir",
-		},
-	} {
-		got := clitest.Run(t, cli.Parent(&cobra.Command{Use: "kubeadm"}, newTakeoverCommand(newPodFlags())), append(base, tc.args...)...)
-		if tc.args == nil {
-			f := newNodeFlags()
-			cmd := &cobra.Command{}
-			f.addPlaces(cmd)
-			testutil.Must(t, cmd.ParseFlags([]string{"--manifests-dir=" + p.config.ManifestsDir}))
-			cmd.PreRun(cmd, nil)
-			testutil.Check(t, name, tc.want, f.backup(component.APIServer)+".")
-			testutil.Check(t, name, p.dir+"/sa-controller-manager-patches", f.PatchesDir)
-		} else if got.Code != 1 || !strings.Contains(got.Stderr, tc.want) {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
+	p.write(t, "sa-controller-manager-backup/record.json", []byte("{"))
+	p.refuses(t, "the record", Handback, "sa-controller-manager-backup/record.json: want the record of a takeover, as JSON")
 }
 
 // TestStaleAdmissionConfig: an edit of the operator's file has no effect until kube-apiserver gets another copy, and the status says so.
@@ -187,7 +162,7 @@ func TestDisk(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
 	for _, left := range []string{
-		"manifests/.kube-apiserver.yaml-1", "patches/.kube-apiserver-sa-controller-manager+json.yaml-2", "backup/.record.json-3",
+		"manifests/.kube-apiserver.yaml-1", "sa-controller-manager-patches/.kube-apiserver-sa-controller-manager+json.yaml-2", "sa-controller-manager-backup/.record.json-3",
 	} {
 		p.write(t, left, nil)
 	}

@@ -17,13 +17,13 @@ func TestKubeadmCommandLine(t *testing.T) {
 			Want: "Error: read the cluster's CA: open testdata/none/ca.crt: no such file or directory\n",
 		},
 		"NotANode": {
-			Args: []string{"takeover", "--dry-run", "--node-name=n", "--manifests-dir=testdata/none"},
-			Want: "Error: read the manifest of kube-controller-manager: open testdata/none/kube-controller-manager.yaml: " +
+			Args: []string{"takeover", "--dry-run", "--node-name=n", "--manifests-dir=/none/manifests"},
+			Want: "Error: read the manifest of kube-controller-manager: open /none/manifests/kube-controller-manager.yaml: " +
 				"no such file or directory; is this a control-plane node of kubeadm?\n",
 		},
 		"BackupsAmongManifests": {
-			Args: []string{"handback", "--node-name=n", "--backup-dir=/etc/kubernetes/manifests/"},
-			Want: "Error: --backup-dir \"/etc/kubernetes/manifests/\" must not be --manifests-dir",
+			Args: []string{"handback", "--node-name=n", "--manifests-dir=."},
+			Want: "Error: --manifests-dir \".\" must be the absolute path of a directory in another one",
 		},
 		"StepOfTheWayBack": {
 			Args: []string{"takeover", "--node-name=n", "--steps=webhook"},

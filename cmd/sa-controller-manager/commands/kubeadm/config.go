@@ -35,9 +35,9 @@ const (
 type Config struct {
 	// Node is the name of this node's Node object.
 	Node string
-	// ManifestsDir is the directory that the kubelet reads. The other two must be elsewhere: the
-	// kubelet takes every file for a manifest whose name does not begin with a dot.
-	ManifestsDir, BackupDir, PatchesDir string
+	// ManifestsDir is the directory that the kubelet reads. Backups and patches are beside it: the kubelet takes every file
+	// in it for a manifest whose name does not begin with a dot.
+	ManifestsDir string
 	// Revoked are the keys that hosts have revoked, as far as the API server says so.
 	Revoked ring.Revocations
 	// SkipKeyCheck hands back although the key files lack keys that are in use.
@@ -83,13 +83,17 @@ type Config struct {
 }
 
 func (c *Config) manifest(name string) string { return filepath.Join(c.ManifestsDir, name+".yaml") }
-func (c *Config) backup(name string) string   { return filepath.Join(c.BackupDir, name+".yaml") }
-func (c *Config) recordFile() string          { return filepath.Join(c.BackupDir, "record.json") }
+func (c *Config) backup(name string) string   { return c.beside("backup", name+".yaml") }
+func (c *Config) recordFile() string          { return c.beside("backup", "record.json") }
+
+func (c *Config) beside(directory, file string) string {
+	return filepath.Join(filepath.Dir(filepath.Clean(c.ManifestsDir)), manager+"-"+directory, file)
+}
 
 // patch is the path of a component's JSON patch for kubeadm: target, suffix and type
 // (cmd/kubeadm/app/util/patches).
 func (c *Config) patch(name string) string {
-	return filepath.Join(c.PatchesDir, name+"-"+manager+"+json.yaml")
+	return c.beside("patches", name+"-"+manager+"+json.yaml")
 }
 
 func (c *Config) includes(step string) bool {

@@ -107,7 +107,7 @@ func (w *written) givesBack(s *step, o *observed) error {
 		return err
 	}
 	s.notes = slices.Concat(notes, problems)
-	s.advice = "Look at the log of " + s.name + " (crictl ps -a; crictl logs) and of the kubelet.\n" + again + "."
+	s.advice = logOf(s.name) + "\n" + again + "."
 	s.waits = []cli.Check{c.runs(s.name, m.Command())}
 	// Edits since the takeover become part of the backup, so that nothing is taken out of them twice.
 	s.writes = nodefile.Append(s.writes, c.backup(s.name), before.Backup, after.Backup)

@@ -65,7 +65,7 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 	}
 	keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
 	refuse := func(file string, key signing.PublicKey) {
-		if keys.IsRevoked(key) {
+		if keys.Revoked.Has(key) {
 			revoked = append(revoked, fmt.Errorf("%s holds key %s, which was revoked: kube-apiserver would accept its tokens again; take it "+
 				"out, or have \"keys export --kubeadm\" write the file", file, key.ID))
 		}
@@ -103,7 +103,7 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 		return nil, err
 	}
 	if len(problems) > 0 && !c.SkipKeyCheck {
-		return nil, fmt.Errorf("%w\nSee \"Before a handback\" in docs/rotation.md; --skip-key-check continues without", errors.Join(problems...))
+		return nil, fmt.Errorf("%w\nSee \"Before a handback\" in docs/rotation.md; kubeadm handback --skip-key-check continues without", errors.Join(problems...))
 	}
 	for _, one := range problems {
 		notes = append(notes, "Skipped: "+one.Error())
@@ -124,7 +124,7 @@ func lacking(keys ring.State, verify, known []signing.PublicKey, files string) (
 		}
 	}
 	for _, key := range append(need, verify...) {
-		if !contains(known, key.ID) && !keys.IsRevoked(key) {
+		if !contains(known, key.ID) && !keys.Revoked.Has(key) {
 			problems = append(problems, fmt.Errorf("%s does not hold key %s (%s), "+
 				"and kube-apiserver would refuse all its tokens after the handback", files, key.ID, key.Algorithm))
 		}

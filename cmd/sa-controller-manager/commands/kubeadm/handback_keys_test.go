@@ -134,7 +134,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 					p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theRing, tc.own))
 				}
 				if tc.copied {
-					p.write(t, "backup/sa-controller-manager.yaml", []byte(p.files(t)[ownFile]))
+					p.write(t, "sa-controller-manager-backup/sa-controller-manager.yaml", []byte(p.files(t)[ownFile]))
 				}
 				for file, data := range tc.files {
 					if data == nil {

@@ -35,7 +35,7 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			before := p.files(t)
 			p.writeSteps(t, takeover, all)
-			p.write(t, "backup/sa-controller-manager.yaml", []byte(p.files(t)[ownFile])) // it names the port
+			p.write(t, "sa-controller-manager-backup/sa-controller-manager.yaml", []byte(p.files(t)[ownFile])) // it names the port
 			prepare(t, p)
 			client := fake.NewClientset()
 			p.kubelet(t, client)

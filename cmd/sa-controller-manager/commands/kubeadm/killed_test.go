@@ -75,7 +75,7 @@ func TestKilled(t *testing.T) {
 				testutil.Check(t, fmt.Sprintf("%s, killed after %d writes: %s", name, k, file), want[file], got[file])
 			}
 			for file := range got {
-				if strings.HasPrefix(file, "patches/") || file == ownFile || file == "backup/record.json" {
+				if strings.HasPrefix(file, "sa-controller-manager-patches/") || file == ownFile || file == "sa-controller-manager-backup/record.json" {
 					t.Errorf("%s, killed after %d writes: %s is left", name, k, file)
 				}
 			}

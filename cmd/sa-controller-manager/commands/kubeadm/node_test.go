@@ -33,7 +33,7 @@ const (
 	apiServerFile = "manifests/kube-apiserver.yaml"
 	kcmFile       = "manifests/kube-controller-manager.yaml"
 
-	apiServerPatch = "patches/kube-apiserver-sa-controller-manager+json.yaml"
+	apiServerPatch = "sa-controller-manager-patches/kube-apiserver-sa-controller-manager+json.yaml"
 )
 
 // Flags of the components.
@@ -60,7 +60,7 @@ func newControlPlane(t *testing.T, sample string, flags ...string) *controlPlane
 	t.Helper()
 	p := &controlPlane{dir: t.TempDir() + "/etc/kubernetes"}
 	p.config = Config{
-		Node: "n", ManifestsDir: p.dir + "/manifests", BackupDir: p.dir + "/backup", PatchesDir: p.dir + "/patches",
+		Node: "n", ManifestsDir: p.dir + "/manifests",
 		Version: func(context.Context, string) (string, error) { return "sa-controller-manager v1.2.3\n", nil },
 		DryRun:  true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
 		Clock: clock.RealClock{}, StepTimeout: time.Millisecond,
@@ -203,7 +203,7 @@ func (p *controlPlane) files(t *testing.T) map[string]string {
 func (p *controlPlane) withoutBackups(t *testing.T) map[string]string {
 	t.Helper()
 	files := p.files(t)
-	maps.DeleteFunc(files, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
+	maps.DeleteFunc(files, func(file, _ string) bool { return strings.HasPrefix(file, "sa-controller-manager-backup/") })
 	return files
 }
 

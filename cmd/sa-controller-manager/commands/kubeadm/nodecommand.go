@@ -75,8 +75,6 @@ func newNodeFlags(steps ...string) nodeFlags {
 		// As kubeadm does.
 		Node:         strings.ToLower(strings.TrimSpace(hostname)),
 		ManifestsDir: "/etc/kubernetes/manifests",
-		BackupDir:    "/etc/kubernetes/sa-controller-manager-backup",
-		PatchesDir:   "/etc/kubernetes/sa-controller-manager-patches",
 		StepTimeout:  3 * time.Minute,
 		Clock:        clock.RealClock{},
 	}}
@@ -85,13 +83,9 @@ func newNodeFlags(steps ...string) nodeFlags {
 func (f *nodeFlags) addTo(cmd *cobra.Command) {
 	f.addPlaces(cmd)
 	fs := cmd.Flags()
-	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+".")
-	f.addRun(cmd)
-}
-
-// addRun adds the flags for how steps run.
-func (f *nodeFlags) addRun(cmd *cobra.Command) {
-	fs := cmd.Flags()
+	if len(f.steps) > 0 {
+		fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+".")
+	}
 	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and the changes to every file, and change nothing.")
 	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long to wait for each step.")
 	fs.BoolVar(&f.yes, "yes", f.yes, "Do not ask for confirmation.")
@@ -103,18 +97,9 @@ func (f *nodeFlags) addPlaces(cmd *cobra.Command) {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig,
 		"kubeconfig `file` of an administrator. Default: /etc/kubernetes/admin.conf, or super-admin.conf if that does not exist.")
 	fs.StringVar(&f.Node, "node-name", f.Node, "`name` of this node's Node object, the suffix of its mirror pods. Default: the host name.")
-	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pod manifests.")
-	fs.StringVar(&f.BackupDir, "backup-dir", f.BackupDir, "`directory` for the original manifests.")
-	fs.StringVar(&f.PatchesDir, "patches-dir", f.PatchesDir, "`directory` for kubeadm patches with the same changes.")
+	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pod manifests. The original ones are kept in "+
+		"sa-controller-manager-backup beside it, and patches with the same changes for kubeadm in sa-controller-manager-patches.")
 	fs.Lookup("node-name").DefValue = "" // depends on the machine
-	cmd.PreRun = func(*cobra.Command, []string) {
-		// Defaults are on the node's disk, like the manifests.
-		for flag, dir := range map[string]*string{"backup-dir": &f.BackupDir, "patches-dir": &f.PatchesDir} {
-			if !fs.Changed(flag) {
-				*dir = f.onNode(*dir)
-			}
-		}
-	}
 }
 
 func (f *nodeFlags) validate() []error {
@@ -128,21 +113,10 @@ func (f *nodeFlags) validate() []error {
 			p.Add("steps", name, "must be of "+strings.Join(f.steps, ", "))
 		}
 	}
-	for flag, dir := range map[string]string{"backup-dir": f.BackupDir, "patches-dir": f.PatchesDir} {
-		if sameDirectory(dir, f.ManifestsDir) {
-			p.Add(flag, dir, "must not be --manifests-dir, where the kubelet takes every file for a manifest")
-		}
-	}
-	if sameDirectory(f.BackupDir, f.PatchesDir) {
-		p.Add("backup-dir", f.BackupDir, "must not be --patches-dir, where kubeadm takes every file for a patch")
+	if dir := filepath.Clean(f.ManifestsDir); !filepath.IsAbs(dir) || dir == "/" {
+		p.Add("manifests-dir", f.ManifestsDir, "must be the absolute path of a directory in another one")
 	}
 	return p
-}
-
-func sameDirectory(a, b string) bool {
-	one, err := os.Stat(a)
-	other, err2 := os.Stat(b)
-	return filepath.Clean(a) == filepath.Clean(b) || err == nil && err2 == nil && os.SameFile(one, other)
 }
 
 // locked calls act while no other takeover or handback works on this node. A dry run takes no lock.

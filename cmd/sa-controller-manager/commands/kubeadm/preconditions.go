@@ -106,13 +106,21 @@ func (c *Config) checkStrayManifests() error {
 		return err // it names the path
 	}
 	for _, entry := range entries {
-		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+		if strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(c.ManifestsDir, entry.Name()))
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s leads to a file that does not exist; remove the link", filepath.Join(c.ManifestsDir, entry.Name()))
-		} else if err != nil {
+		file := filepath.Join(c.ManifestsDir, entry.Name())
+		info, err := os.Stat(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("%s leads to a file that does not exist; remove the link", file)
+		case err != nil:
+			return err
+		case !info.Mode().IsRegular():
+			continue // as the kubelet does
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
 			return err
 		}
 		var pod corev1.Pod
@@ -121,7 +129,7 @@ func (c *Config) checkStrayManifests() error {
 		}
 		if of := runs(&pod); of != "" && entry.Name() != of+".yaml" {
 			return fmt.Errorf("%s is a manifest of %s too, and the kubelet runs copies as well; move it out of %s",
-				filepath.Join(c.ManifestsDir, entry.Name()), of, c.ManifestsDir)
+				file, of, c.ManifestsDir)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -154,10 +155,13 @@ func TestAlone(t *testing.T) {
 		"Hidden":       {".kube-controller-manager.yaml.swp", kcm, ""},
 		"Below":        {"old/kube-controller-manager.yaml", kcm, ""},
 		"NoManifest":   {"README", "# a: [", ""},
+		"FIFO":         {"pipe", "fifo", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
-			if tc.data == "" {
+			if tc.data == "fifo" {
+				testutil.Must(t, syscall.Mkfifo(p.dir+"/manifests/"+tc.file, 0o600))
+			} else if tc.data == "" {
 				testutil.Must(t, os.Symlink("/none", p.dir+"/manifests/"+tc.file))
 			} else {
 				p.write(t, "manifests/"+tc.file, []byte(tc.data))

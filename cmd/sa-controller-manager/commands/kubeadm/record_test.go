@@ -25,7 +25,7 @@ func (p *controlPlane) takenOver(t *testing.T, args ...string) {
 	}
 	p.write(t, ownFile, []byte(regexp.MustCompile(`(?m)^(@@.*\n|\+)`).ReplaceAllString(diff+"\n", "")))
 	if record := (component.Record{Flags: p.recorded(t, args...)}).Encode(); record != nil {
-		p.write(t, "backup/record.json", record)
+		p.write(t, "sa-controller-manager-backup/record.json", record)
 	}
 }
 
@@ -34,7 +34,7 @@ func (p *controlPlane) recorded(t *testing.T, args ...string) []string {
 	t.Helper()
 	f, pod, fs := newNodeFlags(), newPodFlags(), pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.addTakeover(fs, &pod)
-	f.BackupDir = p.config.BackupDir
+	f.ManifestsDir = p.config.ManifestsDir
 	testutil.Must(t, fs.Parse(args))
 	testutil.Must(t, f.keep(fs, &pod))
 	return f.Given
@@ -101,11 +101,12 @@ func TestRecordIsRefused(t *testing.T) {
 	const noRecord = ": want the record of a takeover, as JSON: invalid character"
 	for name, tc := range map[string]struct{ record, want, reset string }{
 		"NoRecord": {"x", noRecord, noRecord},
+		"Two":      {"{}}", noRecord, noRecord},
 		"Unknown":  {`{"flags": ["--dry-run=false"]}`, ` has "--dry-run=false", which this version does not know; --reset goes on without`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newTakeoverNode(t)
-			p.write(t, "backup/record.json", []byte(tc.record))
+			p.write(t, "sa-controller-manager-backup/record.json", []byte(tc.record))
 			before := p.files(t)
 			want := "Error: " + p.config.recordFile() + tc.want
 			if got := p.takeover(t, "--dry-run"); got.Code != 1 || !strings.HasPrefix(got.Stderr, want) {

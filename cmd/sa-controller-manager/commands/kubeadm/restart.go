@@ -37,8 +37,7 @@ func newRestartCommand() *cobra.Command {
 			return f.locked(func() error { return f.run(cmd, restart) })
 		},
 	}
-	f.addPlaces(cmd)
-	f.addRun(cmd)
+	f.addTo(cmd)
 	return cmd
 }
 
@@ -66,7 +65,7 @@ func (c *Config) planRestart(o *observed, name, value string) (step, error) {
 	return step{
 		name:    name,
 		summary: name + " restarts, and is ready again",
-		advice:  "Look at the log of " + name + " (crictl ps -a; crictl logs) and of the kubelet.",
+		advice:  logOf(name),
 		proofs:  []cli.Check{c.isNode(o)},
 		writes:  nodefile.Append(writes, c.manifest(name), before.Manifest, after.Manifest),
 		waits: []cli.Check{func(ctx context.Context) error {

@@ -14,6 +14,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -87,7 +88,7 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 				generation = 4
 			}
 			testutil.Must(t, p.ring.Update(generation, func(s ring.State) (ring.State, error) {
-				return ring.Revoke(s, []ring.Removed{ring.Revocation(testkeys.Parse(testkeys.RSA2048()).Public())}, nil, nil, time.Now())
+				return ring.Revoke(s, []ring.Removed{revocation(testkeys.Parse(testkeys.RSA2048()).Public())}, nil, nil, time.Now())
 			}))
 			tc.files(t, p)
 			for _, skip := range []bool{false, true} {
@@ -99,6 +100,10 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 			}
 		})
 	}
+}
+
+func revocation(key signing.PublicKey) ring.Removed {
+	return ring.Removed{ID: key.ID, Digest: key.Digest(), Reason: ring.Revoked}
 }
 
 // TestHandbackOfALateHost: its ring file lacks what another host has revoked and published, and it verifies without that key.
@@ -113,12 +118,12 @@ func TestHandbackOfALateHost(t *testing.T) {
 		if late {
 			p.config.Client = fake.NewClientset(clitest.IdentityLeases("n")...)
 			testutil.Must(t, consistency.Edit(t.Context(), p.config.Client, func(published *consistency.Published) error {
-				published.Removed = ring.Revocations{ring.Revocation(revoked)}
+				published.Removed = ring.Revocations{revocation(revoked)}
 				return nil
 			}))
 		} else {
 			testutil.Must(t, p.ring.Update(2, func(s ring.State) (ring.State, error) {
-				return ring.Revoke(s, []ring.Removed{ring.Revocation(revoked)}, nil, nil, time.Now())
+				return ring.Revoke(s, []ring.Removed{revocation(revoked)}, nil, nil, time.Now())
 			}))
 			p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theRing,
 				theRing+"\n    - "+component.Assign(component.VerifyKeyFlag, "/etc/kubernetes/pki/gone.pub")))
@@ -151,7 +156,7 @@ func TestUnused(t *testing.T) {
 	p.writeSteps(t, handback, all)
 	wantError(t, "kube-controller-manager is not handed back", p.config.unused(t.Context()), "runs in our process alone")
 	p.config.Steps = nil
-	p.remove(t, "backup/record.json", "patches/kube-controller-manager-sa-controller-manager+json.yaml")
+	p.remove(t, "sa-controller-manager-backup/record.json", "sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml")
 	p.refuses(t, "another takeover", Takeover, "there is a last --service-account-private-key-file=, but no record")
 	p.refuses(t, "a handback", Handback, "there is a last --service-account-private-key-file=, but no record")
 }

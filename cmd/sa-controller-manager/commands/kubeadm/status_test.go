@@ -84,7 +84,7 @@ func TestStatusCommand(t *testing.T) {
 	if document["kind"] != "TakeoverStatus" || document["state"] != notTakenOver {
 		t.Errorf("%v", document)
 	}
-	p.write(t, "backup/record.json", []byte("x"))
+	p.write(t, "sa-controller-manager-backup/record.json", []byte("x"))
 	if got := clitest.Run(t, NewCommand(), args...); got.Code != 1 || !strings.Contains(got.Stderr, "want the record of a takeover, as JSON") {
 		t.Errorf("%+v", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -36,6 +37,11 @@ type step struct {
 
 // again begins most advice.
 const again = "Running the same command again continues from here"
+
+// logOf says where the log of a component is.
+func logOf(name string) string {
+	return "Look at the log of " + name + " (crictl ps -a; crictl logs) and of the kubelet."
+}
 
 // run prints the plan and runs its steps.
 func (c *Config) run(ctx context.Context, steps []step) error {
@@ -115,7 +121,7 @@ func (c *Config) step(ctx context.Context, s step) error {
 	}
 	for _, w := range s.rollback {
 		if failed := w.Do(); failed != nil {
-			return fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.Path, c.BackupDir, failed)
+			return fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.Path, filepath.Dir(c.recordFile()), failed)
 		}
 	}
 	return fmt.Errorf("%w; %s", err, s.undone)

@@ -26,7 +26,8 @@ func Takeover(ctx context.Context, c Config) error {
 	if err := c.checkStrayManifests(); err != nil {
 		return err
 	}
-	if _, changed := o.record.Components[component.APIServer]; changed && c.Client != nil && !c.DryRun {
+	taken := o.record.Components[component.APIServer] // a restart changes nothing
+	if len(taken.Lines)+len(taken.Mounts) > 0 && c.Client != nil && !c.DryRun {
 		if err := c.await(ctx, c.answers); err != nil {
 			return c.wayBack(ctx, o, err)
 		}
@@ -49,9 +50,6 @@ func Takeover(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	if c.DryRun {
-		d.kcm.Table(c.Out, d.own)
-	}
 	return c.run(ctx, steps)
 }
 
@@ -66,8 +64,8 @@ func (c *Config) planTakeover(o *observed, d *desired) ([]step, error) {
 		steps = append(steps, c.planManager(o, d, &w))
 	}
 	if c.includes(StepControllerManager) {
-		kcm, err := c.planControllerManager(o, d, &w)
-		if err != nil {
+		kcm := c.componentStep(o, d, StepControllerManager, "kube-controller-manager leaves ServiceAccounts and their tokens to it")
+		if err := w.takes(&kcm, o.files[component.ControllerManager], d.controllerManager); err != nil {
 			return nil, err
 		}
 		steps = append(steps, kcm)
@@ -117,31 +115,18 @@ func (c *Config) planManager(o *observed, d *desired, w *written) step {
 	return s
 }
 
-func (c *Config) planControllerManager(o *observed, d *desired, w *written) (step, error) {
-	s := step{
-		name:    StepControllerManager,
-		summary: "kube-controller-manager leaves ServiceAccounts and their tokens to it",
-		advice: "Look at the log of the Pod kube-system/" + component.ControllerManager + "-" + c.Node +
-			". kube-apiserver has not been changed.\n" + again + "; kubeadm handback puts everything back.",
-		// The first step may not be part of this call.
-		proofs: []cli.Check{c.isNode(o)},
-		guards: []cli.Check{c.works(o, d)},
+// componentStep is a step but for its writes. The first step may not be part of this call, so it awaits our process, too.
+func (c *Config) componentStep(o *observed, d *desired, name, summary string) step {
+	return step{
+		name: name, summary: summary, advice: logOf(name) + "\n" + again + "; kubeadm handback puts everything back, also while the API is away.",
+		proofs: []cli.Check{c.isNode(o)}, guards: []cli.Check{c.works(o, d)},
 	}
-	err := w.takes(&s, o.files[component.ControllerManager], d.controllerManager)
-	return s, err
 }
 
 // planAPIServer returns one step or, if kube-apiserver does not read our files yet, two: our process binds the webhook
 // only once kube-apiserver has called it, beside its plugin.
 func (c *Config) planAPIServer(o *observed, d *desired, w *written) ([]step, error) {
-	last := step{
-		name:    StepAPIServer,
-		summary: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
-		advice: "Look at the log of " + component.APIServer + " (crictl ps -a; crictl logs).\n" + again +
-			"; kubeadm handback puts everything back, also while the API is away.",
-		proofs: []cli.Check{c.isNode(o)},
-		guards: []cli.Check{c.works(o, d)},
-	}
+	last := c.componentStep(o, d, StepAPIServer, "kube-apiserver leaves the ServiceAccounts of Pods to its webhook")
 	if !d.files {
 		last.summary = "kube-apiserver keeps its ServiceAccount plugin"
 		last.notes = []string{d.note}

@@ -145,7 +145,7 @@ func TestThereAndBack(t *testing.T) {
 		},
 		"SignerEditedAndTheBackupIsGone": {
 			reason: "the record has the keys", config: signs, added: signed, left: []edit{more},
-			since: changedAndWithout("backup/kube-apiserver.yaml"),
+			since: changedAndWithout("sa-controller-manager-backup/kube-apiserver.yaml"),
 		},
 		"OwnOptOut":              {edits: optOut, added: files},
 		"OwnPluginOff":           {edits: ownPluginOff, added: []string{config}, pluginIsOff: true},
@@ -154,7 +154,7 @@ func TestThereAndBack(t *testing.T) {
 		"OurManifestIsGone":      {added: files, since: without(ownFile)},
 		"OurManifestIsDamaged":   {added: files, since: func(t *testing.T, p *controlPlane) { p.write(t, ownFile, []byte("kind: [")) }},
 		"TheBackupsAreGone": {
-			edits: optOut, added: files, since: without("backup/kube-controller-manager.yaml", "backup/kube-apiserver.yaml"),
+			edits: optOut, added: files, since: without("sa-controller-manager-backup/kube-controller-manager.yaml", "sa-controller-manager-backup/kube-apiserver.yaml"),
 		},
 		"OurLineIsEdited": {
 			reason: "the operator has put a plugin of its own beside ours", added: files,
@@ -380,14 +380,14 @@ func inOrder(spec corev1.PodSpec) corev1.PodSpec {
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	const (
-		record        = "backup/record.json"
+		record        = "sa-controller-manager-backup/record.json"
 		copied        = "sa-controller-manager/static/config/admission.yaml"
-		apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml +" + copied + " ~" + record + " +" + apiServerPatch + " ~" + apiServerFile
+		apiServerAway = "kube-apiserver: +sa-controller-manager-backup/kube-apiserver.yaml +" + copied + " ~" + record + " +" + apiServerPatch + " ~" + apiServerFile
 		apiServerOff  = "kube-apiserver: ~" + record + " ~" + apiServerPatch + " ~" + apiServerFile
-		kcmAway       = "kube-controller-manager: +backup/kube-controller-manager.yaml +" + record +
-			" +patches/kube-controller-manager-sa-controller-manager+json.yaml ~" + kcmFile
+		kcmAway       = "kube-controller-manager: +sa-controller-manager-backup/kube-controller-manager.yaml +" + record +
+			" +sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml ~" + kcmFile
 		apiServerBack = "kube-apiserver: ~" + apiServerFile + " -" + apiServerPatch + " -" + copied + " ~" + record
-		kcmBack       = "kube-controller-manager: ~" + kcmFile + " -patches/kube-controller-manager-sa-controller-manager+json.yaml -" + record
+		kcmBack       = "kube-controller-manager: ~" + kcmFile + " -sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml -" + record
 		ownAway       = "manager: -" + ownFile
 	)
 	another := func(t *testing.T, p *controlPlane) { p.write(t, ownFile, staticpodtest.Own([]string{theKey})) }
@@ -403,14 +403,14 @@ func TestPlan(t *testing.T) {
 		"Stock": {want: []string{"manager: +" + ownFile, kcmAway, apiServerAway, apiServerOff}},
 		"OurManifestIsAnother": {
 			reason: "the operator's, which registers nothing", prepare: another,
-			want: []string{"manager:", kcmAway, "kube-apiserver: +backup/kube-apiserver.yaml ~" + record + " +" + apiServerPatch},
+			want: []string{"manager:", kcmAway, "kube-apiserver: +sa-controller-manager-backup/kube-apiserver.yaml ~" + record + " +" + apiServerPatch},
 		},
 		"Rewrite": {
 			prepare: func(t *testing.T, p *controlPlane) {
 				another(t, p)
 				p.config.Rewrite = true
 			},
-			want: []string{"manager: +backup/sa-controller-manager.yaml ~" + ownFile, kcmAway, apiServerAway, apiServerOff},
+			want: []string{"manager: +sa-controller-manager-backup/sa-controller-manager.yaml ~" + ownFile, kcmAway, apiServerAway, apiServerOff},
 		},
 		"UpgradedWithoutPatches": {
 			reason: "the backup is that of the manifest which is replaced", in: all,
@@ -418,7 +418,7 @@ func TestPlan(t *testing.T) {
 				p.write(t, apiServerFile, replaced(t, writtenAgain(t, "v1.36"), "--allow-privileged=true", "--allow-privileged=false"))
 			},
 			want: []string{
-				"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + record + " ~" + apiServerPatch +
+				"manager:", "kube-controller-manager:", "kube-apiserver: ~sa-controller-manager-backup/kube-apiserver.yaml ~" + record + " ~" + apiServerPatch +
 					" ~" + apiServerFile, apiServerOff,
 			},
 		},
@@ -506,7 +506,7 @@ func TestManagerThatDoesNotCome(t *testing.T) {
 			if got := files[ownFile]; tc.before == nil && got == "" || tc.before != nil && got != string(tc.before) {
 				t.Errorf("the manifest is %q", got)
 			}
-			testutil.Check(t, "the backup", string(tc.before), files["backup/sa-controller-manager.yaml"])
+			testutil.Check(t, "the backup", string(tc.before), files["sa-controller-manager-backup/sa-controller-manager.yaml"])
 		})
 	}
 }
@@ -662,7 +662,7 @@ func TestDryRun(t *testing.T) {
 		"--- /dev/null\n+++ " + p.config.manifest(manager) + "\n",
 		"--- " + p.config.manifest(component.APIServer) + "\n+++ " + p.config.manifest(component.APIServer) + "\n@@ -39,6 +39,7 @@\n",
 		"\n+    - " + pluginOff + "\n",
-		"is kept in " + filepath.Join(p.dir, "backup", "kube-apiserver.yaml") + ".\n",
+		"is kept in " + filepath.Join(p.dir, "sa-controller-manager-backup", "kube-apiserver.yaml") + ".\n",
 	} {
 		if !strings.Contains(p.out.String(), want) {
 			t.Errorf("it does not print %q:\n%s", want, &p.out)

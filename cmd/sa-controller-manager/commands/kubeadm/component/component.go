@@ -112,6 +112,15 @@ func (f Files) Parse() (*staticpod.Manifest, error) {
 	return m, nil
 }
 
+// command is that of the manifest, nil if it cannot be read: the callers that need it report the error.
+func (f Files) command() staticpod.Command {
+	m, err := f.Parse()
+	if err != nil {
+		return nil
+	}
+	return m.Command()
+}
+
 // Operators returns the manifest as the operator has it. If that has not been edited since the takeover, it is the
 // backup, byte for byte; otherwise what was changed goes, and everything else stays. A backup has no changes of ours.
 func (f Files) Operators() (*staticpod.Manifest, error) {
@@ -122,7 +131,7 @@ func (f Files) Operators() (*staticpod.Manifest, error) {
 	backup, _ := staticpod.Parse(f.Backup, f.Name) // it may be gone or damaged
 	undone, err := now.Apply(f.Taken.undo(now))
 	if err != nil {
-		return nil, fmt.Errorf("the manifest of %s: %w", f.Name, err)
+		return nil, fmt.Errorf("the manifest of %s without our changes: %w", f.Name, err)
 	}
 	if backup != nil && undone.Equal(backup) {
 		return backup, nil

@@ -223,6 +223,20 @@ func TestEditedSince(t *testing.T) {
 	}
 }
 
+// TestOurVolumeTwice: a mount of ours that an operator has repeated elsewhere is refused, and says what is to go.
+func TestOurVolumeTwice(t *testing.T) {
+	t.Parallel()
+	f := Files{Name: APIServer, Manifest: staticpodtest.Read(t, "../testdata/manifests/v1.37/kube-apiserver.yaml")}
+	f, err := f.Takeover(Changes{Files: true})
+	testutil.Must(t, err)
+	const mounts = "    volumeMounts:\n"
+	f.Manifest = bytes.Replace(f.Manifest, []byte(mounts), []byte(mounts+"    - mountPath: /mine\n      name: sa-controller-manager-config\n"), 1)
+	const want = "without our changes: it has no volume sa-controller-manager-config, which its container mounts at /mine; take the mount out"
+	if _, _, err := f.Handback(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
 // TestUnrecorded: without a record nothing is guessed.
 func TestUnrecorded(t *testing.T) {
 	t.Parallel()
@@ -269,6 +283,10 @@ func TestGate(t *testing.T) {
 		"AnotherOne":     {reason: "the list may name components", of: "v1.37.2", emulated: []string{"other=1.35"}, on: true},
 		"TurnedOn":       {of: "v1.36.3", gates: []string{"A=true", "kube:" + staticGate + "=true"}, on: true},
 		"TurnedOff":      {of: "v1.37.2", gates: []string{"A=true", "kube:" + staticGate + "=false"}},
+		"NoBeta":         {reason: "it is beta", of: "v1.37.2", gates: []string{"AllBeta=false"}},
+		"NoBetaButIt":    {reason: "its own counts more", of: "v1.37.2", gates: []string{staticGate + "=true", "AllBeta=false"}, on: true},
+		"AllAlpha":       {reason: "it was alpha", of: "v1.36.3", gates: []string{"AllAlpha=true", "AllBeta=false"}, on: true},
+		"AllBetaOfOld":   {reason: "it was no beta", of: "v1.36.3", gates: []string{"AllBeta=true"}},
 	} {
 		command := []string{APIServer, Assign(emulatedFlag, strings.Join(tc.emulated, ",")), Assign(gatesFlag, strings.Join(tc.gates, ","))}
 		if on := ReadsManifests(tc.of, command); on != tc.on {

@@ -7,10 +7,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
@@ -22,111 +20,53 @@ import (
 // RootCAFlag is the same flag in kube-controller-manager and in ours.
 const RootCAFlag = "root-ca-file"
 
-// class says what a takeover does with a flag of kube-controller-manager.
-type class string
-
-const (
-	carriedOver class = "carried over"
-	notNeeded   class = "not needed here"
-	unknown     class = "unknown"
-)
-
-// kcmFlags are flags of kube-controller-manager that our process has too. carry returns our value; it
-// is nil for flags that we do not need.
-type kcmFlags struct {
-	names  string // separated by spaces
-	reason string
-	carry  func(k *Carried, name string) (string, error)
-}
-
-// kcmTable has the flags that are carried over and those not needed here that have a reason of their
-// own. Others that our process accepts as kube-controller-manager does are about each one's own clients,
-// port, metrics or log. One that our process does not know is named in the plan.
-func kcmTable() []kcmFlags {
-	return []kcmFlags{
-		{KeyFlag, "signs the tokens of Secrets", (*Carried).key},
-		{RootCAFlag, "is published in kube-root-ca.crt, token Secrets and the ClusterTrustBundle", (*Carried).rootCA},
-		{ControllersFlag, "controllers that are off stay off", (*Carried).controllers},
-		{"legacy-service-account-token-clean-up-period", "when an unused token is marked and deleted", (*Carried).last},
-		{"concurrent-serviceaccount-token-syncs", "the workers for token Secrets", (*Carried).last},
-		{"leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period", "how soon another replica leads", (*Carried).last},
-
-		{"use-service-account-credentials", "our process is one user", nil},
-		{"kube-api-qps kube-api-burst", "a limit would throttle the admission of Pods", nil},
-		{"feature-gates", "our process has none", nil},
-		{"leader-elect", "our replicas always elect a leader", nil},
-		{"leader-elect-resource-name leader-elect-resource-namespace", "that Lease is kube-controller-manager's", nil},
+// carriers have the flags of kube-controller-manager that our process gets, each with what returns our value. The others that
+// our process accepts as kube-controller-manager does are about its own clients, election, port, metrics, log and controllers.
+func carriers() map[string]func(k *Carried, name string) (string, error) {
+	last := (*Carried).last
+	return map[string]func(k *Carried, name string) (string, error){
+		KeyFlag: (*Carried).key, RootCAFlag: (*Carried).rootCA, ControllersFlag: (*Carried).controllers,
+		"legacy-service-account-token-clean-up-period": last, "concurrent-serviceaccount-token-syncs": last,
+		"leader-elect-lease-duration": last, "leader-elect-renew-deadline": last, "leader-elect-retry-period": last,
 	}
 }
 
 // Carried is what our process takes over of kube-controller-manager as the operator configured it.
 type Carried struct {
-	// Args are our flags, and Files what they name on the host.
-	Args, Files []string
+	// Args are our flags, and Files what they name on the host. Unknown are its flags that this version does not know.
+	Args, Files, Unknown []string
 
 	*staticpod.Manifest
 
-	own      staticpod.Command // of our manifest that is there
-	flags    *pflag.FlagSet    // of our process
-	verdicts []verdict
-}
-
-// verdict is a line of the table that a dry run prints.
-type verdict struct {
-	flag, theirs string
-	class        class
-	reason       string
+	own staticpod.Command // of our manifest that is there
 }
 
 // Carry decides about every flag, and refuses values that it cannot carry over. flags are those of our process, and own is
 // the command of our manifest if no record says what takeovers have changed: it then knows more.
 func Carry(m *staticpod.Manifest, flags *pflag.FlagSet, own staticpod.Command) (*Carried, error) {
-	k := &Carried{Manifest: m, flags: flags, own: own}
+	k := &Carried{Manifest: m, own: own}
 	var all []error
-	seen := map[string]bool{}
 	// Without the first two flags kube-controller-manager differs from our manifest.
-	for _, name := range append([]string{KeyFlag, RootCAFlag}, m.Command().Given()...) {
-		if seen[name] {
+	names := append([]string{KeyFlag, RootCAFlag}, m.Command().Given()...)
+	for i, name := range names {
+		carry := carriers()[name]
+		if slices.Contains(names[:i], name) {
+			continue
+		} else if carry == nil {
+			if flag := flags.Lookup(name); flag == nil || !strings.HasPrefix(options.OriginOf(flag), "as KCM") {
+				k.Unknown = append(k.Unknown, Assign(name, strings.Join(m.Command().All(name), " ")))
+			}
 			continue
 		}
-		seen[name] = true
-		v, err := k.decide(name)
+		value, err := carry(k, name)
 		if err != nil {
 			all = append(all, fmt.Errorf("--%s of %s: %w", name, ControllerManager, err))
 		}
-		k.verdicts = append(k.verdicts, v)
-	}
-	return k, errors.Join(all...)
-}
-
-func (k *Carried) decide(name string) (verdict, error) {
-	v := verdict{flag: name, theirs: strings.Join(k.Command().All(name), " "), class: notNeeded}
-	for _, flags := range kcmTable() {
-		if !slices.Contains(strings.Fields(flags.names), name) {
-			continue
-		}
-		v.reason = flags.reason
-		if flags.carry == nil {
-			return v, nil
-		}
-		v.class = carriedOver
-		value, err := flags.carry(k, name)
 		if value != "" || name != ControllersFlag {
 			k.Args = append(k.Args, Assign(name, value))
 		}
-		return v, err
 	}
-	if flag := k.flags.Lookup(name); flag == nil || !strings.HasPrefix(options.OriginOf(flag), "as KCM") {
-		v.class, v.reason = unknown, "this version does not know the flag, and so not what it changes"
-		return v, nil
-	}
-	v.reason = "is for its own process"
-	for _, ignored := range options.IgnoredFlags() {
-		if ignored.Name == name {
-			v.reason = "is about " + ignored.Of
-		}
-	}
-	return v, nil
+	return k, errors.Join(all...)
 }
 
 // last returns the value of a flag that takes one.
@@ -193,75 +133,56 @@ func (k *Carried) controllers(name string) (string, error) {
 }
 
 // Notes name the flags that this version does not know.
-func (k *Carried) Notes() []string {
-	var notes []string
-	for _, v := range k.verdicts {
-		if v.class == unknown {
-			notes = append(notes, fmt.Sprintf("Not taken over: --%s=%s of %s: %s.", v.flag, v.theirs, ControllerManager, v.reason))
-		}
+func (k *Carried) Notes() (notes []string) {
+	for _, flag := range k.Unknown {
+		notes = append(notes, fmt.Sprintf("Not taken over: %s of %s: this version knows neither the flag nor what it changes.", flag, ControllerManager))
 	}
 	return notes
 }
 
-// Table prints a line for each flag. ours is the command of our manifest.
-func (k *Carried) Table(w io.Writer, ours staticpod.Command) {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "FLAG\tKUBE-CONTROLLER-MANAGER\tOURS\tCLASS\tREASON")
-	for _, v := range k.verdicts {
-		value := "-"
-		if v.class == carriedOver {
-			value = ours.Last(v.flag)
-			if v.flag == ControllersFlag {
-				value = selectors(ours)
-			}
-		}
-		fmt.Fprintf(out, "--%s\t%s\t%s\t%s\t%s\n", v.flag, v.theirs, value, v.class, v.reason)
+// running returns the controllers that run in kube-controller-manager, as a manifest is, and in our process with a command.
+func running(kcm *staticpod.Manifest, own staticpod.Command) (there, here []string, err error) {
+	ours, err := OwnControllers(own)
+	if err != nil {
+		return nil, nil, err
 	}
-	fmt.Fprintln(out)
-	_ = out.Flush() // as for all other output, a write error cannot be handled
+	for _, one := range replacedControllers(kcm.Image()) {
+		if runsController(kcm.Command().List(ControllersFlag), one) {
+			there = append(there, one.name)
+		}
+		if ours.Enabled(one.name) {
+			here = append(here, one.name)
+		}
+	}
+	token := tokenController().name
+	if kcm.Command().Last(KeyFlag) != "" {
+		there = append(there, token)
+	}
+	if own.Last(KeyFlag)+own.Last(KeyRingFlag) != "" && ours.Enabled(token) {
+		here = append(here, token)
+	}
+	return there, here, nil
 }
 
 // CheckControllers refuses to turn off a controller in kube-controller-manager that our process would not
-// run with its command. of is the manifest as the operator has it.
-func CheckControllers(of *staticpod.Manifest, own staticpod.Command) error {
-	here, err := OwnControllers(own)
-	if err != nil {
-		return err
-	}
-	key, ring := own.Last(KeyFlag), own.Last(KeyRingFlag)
-	nowhere := func(name string) error {
-		return fmt.Errorf("%s runs in kube-controller-manager and would run nowhere after the takeover: "+
-			"our manifest has --%s=%s, --%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that are named run)",
-			name, ControllersFlag, selectors(own), KeyFlag, key, KeyRingFlag, ring)
-	}
-	for _, one := range replacedControllers(of.Image()) {
-		if runsController(of.Command().List(ControllersFlag), one) && !here.Enabled(one.name) {
-			return nowhere(one.name)
+// run with its command. kcm is the manifest as the operator has it.
+func CheckControllers(kcm *staticpod.Manifest, own staticpod.Command) error {
+	there, here, err := running(kcm, own)
+	for _, name := range there {
+		if !slices.Contains(here, name) {
+			return fmt.Errorf("%s runs in kube-controller-manager and would run nowhere after the takeover: "+
+				"our manifest has --%s=%s, --%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that are named run)",
+				name, ControllersFlag, selectors(own), KeyFlag, own.Last(KeyFlag), KeyRingFlag, own.Last(KeyRingFlag))
 		}
 	}
-	if token := tokenController().name; of.Command().Last(KeyFlag) != "" && (!here.Enabled(token) || key+ring == "") {
-		return nowhere(token)
-	}
-	return nil
+	return err
 }
 
 // RunsHereAlone returns the controllers that our process runs with its command and kube-controller-manager, as its manifest is,
 // does not.
-func RunsHereAlone(kcm *staticpod.Manifest, own staticpod.Command) (names []string, err error) {
-	here, err := OwnControllers(own)
-	if err != nil {
-		return nil, err
-	}
-	for _, one := range replacedControllers(kcm.Image()) {
-		if here.Enabled(one.name) && !runsController(kcm.Command().List(ControllersFlag), one) {
-			names = append(names, one.name)
-		}
-	}
-	signs := own.Last(KeyFlag)+own.Last(KeyRingFlag) != "" && here.Enabled(tokenController().name)
-	if signs && kcm.Command().Last(KeyFlag) == "" {
-		names = append(names, tokenController().name)
-	}
-	return names, nil
+func RunsHereAlone(kcm *staticpod.Manifest, own staticpod.Command) ([]string, error) {
+	there, here, err := running(kcm, own)
+	return slices.DeleteFunc(here, func(name string) bool { return slices.Contains(there, name) }), err
 }
 
 // selectors returns the controllers that our command turns on and off.

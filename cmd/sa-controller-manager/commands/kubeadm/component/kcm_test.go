@@ -39,6 +39,7 @@ func TestCarriedOver(t *testing.T) {
 		carried []string // beside theKey and theCA
 		want    []string // in place of all of them
 		files   []string // beside those of theKey and theCA
+		unknown []string
 		refused string
 	}{
 		"Stock":    {flags: []string{"--controllers=*,bootstrapsigner,tokencleaner"}},
@@ -70,7 +71,9 @@ func TestCarriedOver(t *testing.T) {
 		},
 
 		"FilledIn": {command: []string{noKey + "$(KEY)", theCA}, refused: "the kubelet expands a variable"},
-		"Unknown":  {reason: "the plan names it", flags: []string{"--service-account-magic=1"}},
+		"Unknown": {
+			reason: "the plan names it", flags: []string{"--service-account-magic=1"}, unknown: []string{"--service-account-magic=1"},
+		},
 		"All": {
 			reason: "one call names them all", command: []string{noKey + "$(KEY)", "--root-ca-file=/ca.crt"},
 			refused: "expands a variable\n--root-ca-file of kube-controller-manager: /ca.crt is in none",
@@ -120,6 +123,7 @@ func TestCarriedOver(t *testing.T) {
 				return
 			}
 			testutil.Check(t, tc.reason+"\narguments", tc.want, k.Args)
+			testutil.Check(t, tc.reason+"\nunknown", tc.unknown, k.Unknown)
 			more := slices.DeleteFunc(slices.Clone(k.Files), func(file string) bool {
 				return file == "/etc/kubernetes/pki/sa.key" || file == "/etc/kubernetes/pki/ca.crt"
 			})

@@ -6,7 +6,9 @@ package component
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -57,10 +59,13 @@ func ParseRecord(data []byte) (r Record, err error) {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
-		return r, fmt.Errorf("want the record of a takeover, as JSON: %w", err)
+	err = decoder.Decode(&r)
+	if err == nil {
+		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
+			return r, nil
+		}
 	}
-	return r, nil
+	return r, fmt.Errorf("want the record of a takeover, as JSON: %w", err)
 }
 
 // With returns a copy with another record of a component, nil for none.
@@ -129,19 +134,18 @@ const annotationsPath = "/metadata/annotations"
 
 // annotation returns the patch that sets it, or for "" removes it.
 func annotation(m *staticpod.Manifest, value string) []staticpod.Operation {
-	path := annotationsPath + "/" + strings.ReplaceAll(RestartAnnotation, "/", "~1")
-	_, has := m.Annotations()[RestartAnnotation]
-	switch {
-	case value == "" && !has:
-		return nil
-	case value == "" && len(m.Annotations()) == 1:
-		return []staticpod.Operation{{Op: "remove", Path: annotationsPath}}
-	case value == "":
-		return []staticpod.Operation{{Op: "remove", Path: path}}
-	case len(m.Annotations()) == 0:
-		return []staticpod.Operation{{Op: "add", Path: annotationsPath, Value: map[string]string{RestartAnnotation: value}}}
+	wanted := map[string]string{}
+	maps.Copy(wanted, m.Annotations())
+	if delete(wanted, RestartAnnotation); value != "" {
+		wanted[RestartAnnotation] = value
 	}
-	return []staticpod.Operation{{Op: "add", Path: path, Value: value}}
+	switch {
+	case maps.Equal(wanted, m.Annotations()):
+		return nil
+	case len(wanted) == 0:
+		return []staticpod.Operation{{Op: "remove", Path: annotationsPath}}
+	}
+	return []staticpod.Operation{{Op: "add", Path: annotationsPath, Value: wanted}}
 }
 
 // Restart returns the files with another value of the annotation. A manifest that no takeover has changed is recorded,

@@ -49,6 +49,5 @@ func (t *Taken) signer(m *staticpod.Manifest) error {
 
 // Signs reports whether our process signs kube-apiserver's tokens now.
 func (f Files) Signs() bool {
-	m, err := f.Parse() // the callers that need the manifest report the error
-	return err == nil && m.Command().Last(endpointFlag) == manifests.SignerSocket
+	return f.command().Last(endpointFlag) == manifests.SignerSocket
 }

@@ -57,10 +57,15 @@ func ReadsManifests(image string, command staticpod.Command) bool {
 		one = strings.TrimPrefix(one, "kube=")
 		_, _ = fmt.Sscanf(strings.TrimPrefix(one, "v"), "1.%d", &minor) // that of another component does not count
 	}
-	on := minor >= staticOnMinor
-	for _, gate := range command.List(gatesFlag) {
-		if name, value, _ := strings.Cut(strings.TrimPrefix(gate, "kube:"), "="); name == staticGate {
-			on = value == "true"
+	on, stage := minor >= staticOnMinor, "AllAlpha"
+	if on {
+		stage = "AllBeta"
+	}
+	for _, counts := range []string{stage, staticGate} { // its own counts more, wherever it is
+		for _, gate := range command.List(gatesFlag) {
+			if name, value, _ := strings.Cut(strings.TrimPrefix(gate, "kube:"), "="); name == counts {
+				on = value == "true"
+			}
 		}
 	}
 	return on && minor >= staticMinor
@@ -68,12 +73,10 @@ func ReadsManifests(image string, command staticpod.Command) bool {
 
 // ReadsFiles reports whether the manifest of kube-apiserver has our file.
 func (f Files) ReadsFiles() bool {
-	m, err := f.Parse() // the callers that need the manifest report the error
-	return err == nil && m.Command().Last(AdmissionConfigFlag) == AdmissionConfigFile
+	return f.command().Last(AdmissionConfigFlag) == AdmissionConfigFile
 }
 
 // PluginIsOff reports whether the manifest of kube-apiserver turns its ServiceAccount plugin off.
 func (f Files) PluginIsOff() bool {
-	m, err := f.Parse()
-	return err == nil && pluginIsOff(m.Command())
+	return pluginIsOff(f.command())
 }

@@ -188,7 +188,11 @@ func (c Config) ensureFiles(ca *authority, to *clientcmdapi.Cluster) error {
 	if err := c.write(kubeconfigFile, rendered); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Say, "%s is written: for %s at %s.\n", c.path(kubeconfigFile), manifests.User, to.Server)
+	lost := ""
+	if cluster != nil {
+		lost = ", in place of " + cluster.Server
+	}
+	fmt.Fprintf(c.Say, "%s is written: for %s at %s%s.\n", c.path(kubeconfigFile), manifests.User, to.Server, lost)
 	return nil
 }
 

@@ -84,7 +84,7 @@ func TestEnsureAgain(t *testing.T) {
 		"NewServer": {
 			reason: "the certificate is good, and another one would need the CA's key",
 			change: inTurn(from("https://other:6443"), removed("ca.key")),
-			why:    "kubeconfig is written: for system:sa-controller-manager at https://other:6443",
+			why:    "kubeconfig is written: for system:sa-controller-manager at https://other:6443, in place of " + server + ".\n",
 		},
 		"NewServingCA": {change: inTurn(newCA, from(server)), why: "kubeconfig is written", pair: true},
 		"Empty":        {change: written("identity/kubeconfig", ""), why: "kubeconfig is written"},

@@ -50,14 +50,18 @@ func Apply(ctx context.Context, client rest.Interface, createSecrets bool) (chan
 
 // ApplyObjects is Apply for some objects.
 func ApplyObjects(ctx context.Context, client rest.Interface, objects []manifests.Object) (changed bool, err error) {
+	var all []error
 	for _, object := range objects {
 		wrote, err := apply(ctx, client, object)
-		if err != nil {
-			return changed, fmt.Errorf("apply %s: %w", object, err)
-		}
 		changed = changed || wrote
+		if err != nil {
+			all = append(all, fmt.Errorf("apply %s: %w", object, err))
+		}
+		if err != nil && (!errors.As(err, new(apierrors.APIStatus)) || apierrors.IsTooManyRequests(err)) {
+			break // the next one would get no other answer
+		}
 	}
-	return changed, nil
+	return changed, errors.Join(all...)
 }
 
 func apply(ctx context.Context, client rest.Interface, object manifests.Object) (wrote bool, err error) {

@@ -32,6 +32,7 @@ type apiServer struct {
 	taken   map[string]bool
 	has     map[string][]byte // by path
 	callers []x509.Certificate
+	refused string // the name of an object that a policy engine refuses
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -43,6 +44,11 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	var object metav1.PartialObjectMetadata
 	if at := r.URL.Path; r.Method == http.MethodPost && yaml.Unmarshal(body, &object) == nil {
+		if object.Name == a.refused {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+			return
+		}
 		if at += "/" + object.Name; a.has[at] != nil {
 			w.WriteHeader(http.StatusConflict)
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`)
@@ -115,6 +121,19 @@ func TestApplyPermissions(t *testing.T) {
 		if len(a.has) != len(objects) || !bytes.Equal(a.has[protected], own) {
 			t.Errorf("%d of %d objects, and the role with the annotation is %s", len(a.has), len(objects), a.has[protected])
 		}
+	}
+}
+
+// TestApplyWhatIsNotRefused: an object that a policy engine refuses costs itself alone.
+func TestApplyWhatIsNotRefused(t *testing.T) {
+	t.Parallel()
+	objects, err := manifests.Permissions(false)
+	testutil.Must(t, err)
+	n, a := newNode(t), &apiServer{refused: objects[0].Name}
+	n.serve(t, a)
+	want := slices.DeleteFunc(objects, func(object manifests.Object) bool { return object.Name == a.refused })
+	if err := Ensure(t.Context(), n.config); err == nil || !strings.Contains(err.Error(), " "+a.refused+":") || len(a.has) != len(want) {
+		t.Errorf("%d objects are applied, want %d; error %v", len(a.has), len(want), err)
 	}
 }
 

@@ -87,38 +87,18 @@ func (w Write) change() error {
 	return atomicfile.Write(w.Path, w.After, 0o600)
 }
 
-// devNull is the name of a missing file in a diff.
-const devNull = "/dev/null"
-
 // Diff returns a unified diff.
 func (w Write) Diff() string {
-	from, to := w.Path, w.Path
-	if w.Before == nil {
-		from = devNull
-	}
-	if w.After == nil {
-		to = devNull
-	}
+	names := map[bool]string{true: "/dev/null", false: w.Path}
+	from, to := names[w.Before == nil], names[w.After == nil]
+	lines := func(data []byte) []string { return slices.Collect(strings.Lines(string(data))) }
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: diffLines(w.Before), B: diffLines(w.After), FromFile: from, ToFile: to, Context: 3,
+		A: lines(w.Before), B: lines(w.After), FromFile: from, ToFile: to, Context: 3,
 	})
 	if err != nil {
 		return fmt.Sprintf("%s changes (%v)\n", w.Path, err) // writing to memory does not fail
 	}
 	return text
-}
-
-// diffLines returns lines that all have a line end, so that the last line of a file without one does
-// not run into the next line of the diff.
-func diffLines(data []byte) []string {
-	var lines []string
-	for line := range strings.Lines(string(data)) {
-		if !strings.HasSuffix(line, "\n") {
-			line += "\n\\ No newline at end of file\n"
-		}
-		lines = append(lines, line)
-	}
-	return lines
 }
 
 // UnsafePlace returns what is wrong with the path of a program on the node that is mounted at root: a

@@ -101,7 +101,8 @@ func Check(spec *corev1.PodSpec) error {
 		for _, mount := range container.VolumeMounts {
 			directory := path.Clean(mount.MountPath)
 			if !volumes[mount.Name] {
-				return fmt.Errorf("it has no volume %s, which its container mounts; the file may be cut off", mount.Name)
+				return fmt.Errorf("it has no volume %s, which its container mounts at %s; take the mount out, or the file may be cut off",
+					mount.Name, directory)
 			}
 			if other, twice := at[directory]; twice {
 				return fmt.Errorf("its volumeMounts %s and %s are both at %s; take yours out", other, mount.Name, directory)

@@ -164,10 +164,8 @@ func (o *commandOptions) validate() []error {
 	if o.failOn != nil && len(o.failOn) == 0 {
 		p.Add("fail-on", "", "must name a finding")
 	}
-	if !o.reach {
-		reachless(&p, "finding", o.filter.Findings)
-		reachless(&p, "fail-on", o.failOn)
-	}
+	o.judges(&p, "finding", o.filter.Findings)
+	o.judges(&p, "fail-on", o.failOn)
 	if _, err := labels.Parse(o.filter.Selector); err != nil {
 		p.Add("selector", o.filter.Selector, "must be a label selector, such as app=shop")
 	}
@@ -176,10 +174,14 @@ func (o *commandOptions) validate() []error {
 	return append(p, o.keys.Validate()...)
 }
 
-// reachless refuses findings that need --reach.
-func reachless(p *options.Problems, flag string, findings []string) {
-	if slices.Contains(findings, string(ClusterAdmin)) || slices.Contains(findings, string(SecretsReader)) {
+// judges refuses findings that no token can have with these flags.
+func (o *commandOptions) judges(p *options.Problems, flag string, findings []string) {
+	asks := func(finding Finding) bool { return slices.Contains(findings, string(finding)) }
+	if !o.reach && (asks(ClusterAdmin) || asks(SecretsReader)) {
 		p.Add(flag, strings.Join(findings, ","), "needs --reach")
+	}
+	if asks(RetiredKey) && o.keys.KeyRing == "" && o.keys.PrivateKeyFile == "" {
+		p.Add(flag, strings.Join(findings, ","), "needs --"+options.KeyRingFlag+" or --"+options.PrivateKeyFileFlag)
 	}
 }
 
@@ -287,7 +289,7 @@ func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Inte
 	switch {
 	case !answered(err):
 		return nil, err
-	case slices.Contains(asked, string(UnknownKey)), slices.Contains(asked, string(RetiredKey)):
+	case slices.Contains(asked, string(UnknownKey)), slices.Contains(asked, anyFinding):
 		return nil, fmt.Errorf("%w; %w", err, keys.ErrNoKeys)
 	}
 	fmt.Fprintf(stderr, "Keys of tokens are not checked: %v; %v.\n", err, keys.ErrNoKeys)

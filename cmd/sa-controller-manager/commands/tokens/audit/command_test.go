@@ -144,10 +144,14 @@ func TestAuditCommandLine(t *testing.T) {
 		"fail on":     {[]string{"--fail-on=all"}, "Error: --fail-on \"all\" must be one of \"cluster-admin\", "},
 		"no gate":     {[]string{"--fail-on="}, "Error: --fail-on \"\" must name a finding\n"},
 		"reach":       {[]string{"--reach=false", "--fail-on=cluster-admin"}, "Error: --fail-on \"cluster-admin\" needs --reach\n"},
-		"selector":    {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
-		"age":         {[]string{"--older-than=-1s"}, "Error: --older-than -1s must not be negative\n"},
-		"key":         {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
-		"nobody":      {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
+		"no role": {
+			[]string{"--fail-on=retired-key"},
+			"Error: --fail-on \"retired-key\" needs --service-account-key-ring or --service-account-private-key-file\n",
+		},
+		"selector": {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
+		"age":      {[]string{"--older-than=-1s"}, "Error: --older-than -1s must not be negative\n"},
+		"key":      {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
+		"nobody":   {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
 	})
 	if got := clitest.Run(t, NewCommand(cli.Connect), clitest.LegacyToken(t)); got.Code != 1 || strings.Contains(got.Stderr, "eyJ") {
 		t.Errorf("a token as an argument: %+v", got)

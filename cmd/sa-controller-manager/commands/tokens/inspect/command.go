@@ -25,8 +25,7 @@ import (
 	"sa-controller-manager/signing"
 )
 
-const description = `Print the account, form, lifetime, audiences and key of a ServiceAccount token, and whether
-it is valid or why not. The token comes from a file or from standard input, with or without
+const description = `Print the claims and the key of a ServiceAccount token, and whether it is valid or why not. The token comes from a file or from standard input, with or without
 "Bearer " in front; never from an argument, because arguments are in the list of processes
 and in the history of the shell.
 
@@ -36,7 +35,6 @@ kubernetes.io/legacy-token-last-used of a token Secret to today. Nothing else is
 and the token is sent nowhere without --cluster.
 
 Header and claims are printed without the signature, so the output gives no access.
---show-signature prints it, too.
 
 Permissions, for --cluster only: create tokenreviews, get ` + signing.JWKSPath + ` and
 ` + signing.DiscoveryPath + `.
@@ -56,15 +54,14 @@ const examples = `  # The token of a Secret, against kubeadm's key.
 
 // commandOptions are the flags of the command.
 type commandOptions struct {
-	connection    options.Connection
-	keys          options.Keys
-	issuers       []string
-	jwks          string
-	caFile        string
-	cluster       bool
-	timeout       time.Duration
-	showSignature bool
-	output        cli.Output
+	connection options.Connection
+	keys       options.Keys
+	issuers    []string
+	jwks       string
+	caFile     string
+	cluster    bool
+	timeout    time.Duration
+	output     cli.Output
 }
 
 // NewCommand is the command "tokens inspect".
@@ -93,7 +90,6 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	keys.AddCAFile(cmd, &o.caFile)
 	cmd.Flags().BoolVar(&o.cluster, "cluster", o.cluster, "Take keys and issuer from kube-apiserver, and have it review the token.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of --jwks and --cluster together.")
-	cmd.Flags().BoolVar(&o.showSignature, "show-signature", o.showSignature, "Print the signature, too. The output then holds the token.")
 	o.output.AddFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
@@ -129,7 +125,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, token s
 		return err
 	}
 	report := Evaluate(token, known)
-	if err := report.Print(stdout, o.output.Format); err != nil {
+	if err := Print(&report, stdout, o.output.Format); err != nil {
 		return err
 	}
 	switch report.Verdict {
@@ -144,7 +140,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, token s
 
 // known gathers what the flags know of.
 func (o *commandOptions) known(ctx context.Context, client cli.ClientFunc, token string) (Known, error) {
-	known := Known{Now: time.Now(), Issuers: o.issuers, ShowSignature: o.showSignature}
+	known := Known{Now: time.Now(), Issuers: o.issuers}
 	var err error
 	if known.Keys, err = keys.Read(&o.keys); err != nil {
 		return known, err

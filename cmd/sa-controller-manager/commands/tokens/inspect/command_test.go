@@ -57,7 +57,7 @@ func TestInspectReads(t *testing.T) {
 		"other key": {
 			token, []string{"--service-account-key-file=" + testutil.WriteFile(t, "key", testkeys.P384())}, cli.ErrFindings, "none of the 1 keys",
 		},
-		"no key":        {token, nil, nil, "Verdict:     unknown"},
+		"no key":        {token, nil, nil, "Verdict:   unknown"},
 		"no key, error": {token, nil, nil, "it is unknown whether the token is valid: there is no key to verify the signature with"},
 		"JWKS": {
 			token, []string{"--jwks=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256()))}, nil, "published, of --jwks=",

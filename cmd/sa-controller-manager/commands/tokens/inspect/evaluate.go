@@ -4,12 +4,20 @@
 package inspect
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/golang-jwt/jwt/v5"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
@@ -19,135 +27,149 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// Known is what the person knows besides the token.
+// Known is what is known besides the token.
 type Known struct {
 	Now time.Time
 	// Keys are those that may have signed it.
 	Keys []signing.Key
-	// Issuers are those of the cluster's bound tokens. Without any the issuer is not checked.
+	// Issuers are those of the cluster's bound tokens. Without any the issuer is not compared.
 	Issuers []string
-	// Review is what kube-apiserver said, nil if it was not asked.
+	// Review is the answer of kube-apiserver, nil if it was not asked.
 	Review *Review
-	// ShowSignature puts the signature into the report.
-	ShowSignature bool
 }
 
-// Verdict sums up.
+// Verdict is the sum of the findings.
 type Verdict string
 
+// A token is valid if there is no finding, and Unknown for want of keys.
 const (
-	// Valid means: nothing speaks against the token.
-	Valid Verdict = "valid"
-	// Invalid means: something does.
+	Valid   Verdict = "valid"
 	Invalid Verdict = "invalid"
-	// Untold means: it could not be found out, for want of keys.
-	Untold Verdict = "unknown"
+	Unknown Verdict = "unknown"
 )
 
-// Evaluate examines a token as kube-apiserver reads it. It never fails: that something is no token is
-// a verdict too.
+// Report is the output of the command.
+type Report struct {
+	printers.Head
+	Verdict Verdict `json:"verdict"`
+	// Findings are why it is not valid, or why that is not known.
+	Findings []check.Finding `json:"findings"`
+	Notes    []check.Finding `json:"notes,omitempty"`
+	// Key made the signature; nil if no key is known to have.
+	Key       *signing.Key    `json:"key,omitempty"`
+	KeyOrigin string          `json:"keyOrigin,omitempty"`
+	Review    *Review         `json:"review,omitempty"`
+	Header    json.RawMessage `json:"header,omitempty"`
+	Claims    json.RawMessage `json:"claims,omitempty"`
+
+	registered jwt.RegisteredClaims
+	now        time.Time
+}
+
+// Evaluate examines a token as kube-apiserver reads it. It never fails: a string that is no token is invalid.
 func Evaluate(token string, known Known) Report {
+	r := Report{Head: printers.Of("TokenInspection"), Verdict: Invalid, Findings: []check.Finding{}, Review: known.Review, now: known.Now}
 	canonical := tokens.Canonical(token)
-	e, err := tokens.Examine(canonical)
+	decoded, err := tokens.Inspect(canonical)
+	if err == nil {
+		r.registered, err = claimsOf(canonical)
+	}
 	if err != nil {
-		return Report{Head: printers.Of(kind), Verdict: Invalid, Findings: []check.Finding{{Code: "malformed", Message: err.Error()}},
-			now: known.Now}
+		r.find("malformed", err.Error())
+		return r
 	}
-	report := describe(&e, known.Now)
-	report.Review = known.Review
-	if known.ShowSignature {
-		report.Signature = e.Signature
-	}
-	signed := report.checkSignature(canonical, known)
-	report.addTimes(&e, known.Now)
-	if problem := issuerProblem(&e, known.Issuers); problem != "" {
-		report.find("wrong-issuer", problem)
+	r.Header, r.Claims = document(canonical, 0), document(canonical, 1)
+	signed := r.checkSignature(canonical, decoded, known.Keys)
+	if decoded.Issuer != tokens.LegacyIssuer { // kube-apiserver ignores the times of a legacy token
+		r.checkBound(known)
 	}
 	if canonical != token {
-		report.note("respelled", "it is spelled otherwise than it was issued, by white space or by bits that base64url leaves over: "+
-			"kube-apiserver reads over that, and others may refuse it")
+		r.note("respelled", "it is not spelled as it was issued, by white space or unused bits of base64url: kube-apiserver accepts that, and "+
+			"others may refuse it")
 	}
-	report.addNotes(&e, known)
-	report.decide(signed)
-	return report
+	if known.Review == nil {
+		r.note("not-reviewed", "kube-apiserver accepts it only as long as its account and what it is bound to exist, and a token Secret "+
+			"holds this very token: --cluster asks it")
+	}
+	r.decide(signed)
+	return r
+}
+
+// claimsOf reads the registered claims of a token that tokens.Inspect accepts.
+func claimsOf(token string) (claims jwt.RegisteredClaims, err error) {
+	err = jsonv2.Unmarshal(segment(token, 1), &claims, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	if err != nil { // the error may quote a claim
+		return claims, fmt.Errorf("%w: exp, nbf and iat must be times, aud a string or a list of strings, and jti a string", tokens.ErrMalformed)
+	}
+	return claims, nil
+}
+
+func segment(token string, i int) []byte {
+	text, _ := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[i]) // tokens.Inspect has decoded it
+	return text
+}
+
+// maxNesting is far more than a token needs.
+const maxNesting = 100
+
+// document returns a segment for printing: nil if it is nested so deeply that its indentation would fill a disk, and
+// without bytes that YAML cannot hold.
+func document(token string, i int) json.RawMessage {
+	text := segment(token, i)
+	if bytes.Count(text, []byte("{"))+bytes.Count(text, []byte("[")) > maxNesting {
+		return nil
+	}
+	return bytes.ToValidUTF8(text, []byte("\ufffd"))
 }
 
 // checkSignature reports whether a key is known to have made the signature.
-func (r *Report) checkSignature(token string, known Known) bool {
-	if len(known.Keys) == 0 {
+func (r *Report) checkSignature(token string, decoded tokens.Token, known []signing.Key) bool {
+	if len(known) == 0 {
 		return false
 	}
-	key, err := keys.SignedWith(token, known.Keys)
+	key, err := keys.SignedWith(token, known)
 	switch {
 	case err == nil:
 		r.Key, r.KeyOrigin = &key, key.Origin
 		return true
 	case errors.Is(err, tokens.ErrUnknownKey):
-		r.find("unknown-key", fmt.Sprintf("none of the %d keys that were given has its key ID", len(keys.Public(known.Keys))))
-	case r.KeyID == "":
+		r.find("unknown-key", fmt.Sprintf("none of the %d keys that were given has its key ID", len(keys.Public(known))))
+	case decoded.KeyID == "":
 		r.find("wrong-signature", "it has no key ID, and none of the keys that were given made its signature")
 	default:
-		r.find("wrong-signature", "the signature is wrong: the key that its header names has not made it")
+		r.find("wrong-signature", "the signature is wrong: the key that its header names did not make it")
 	}
 	return false
 }
 
-// addTimes follows kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/claims.go), but for the
-// minute that it allows clocks to differ. It ignores the times of a legacy token.
-func (r *Report) addTimes(e *tokens.Examination, now time.Time) {
-	if e.Form == tokens.LegacyForm {
-		return
-	}
-	if !e.Expires.IsZero() && now.After(e.Expires) {
-		r.find("expired", "it has expired "+when(e.Expires, now))
-	}
-	if now.Before(e.NotBefore) {
-		r.find("not-yet-valid", "it is not valid yet: it will be "+when(e.NotBefore, now))
-	}
-	if now.Before(e.IssuedAt) {
-		r.find("issued-in-future", "it says that it will be issued "+when(e.IssuedAt, now)+": a clock is wrong")
-	}
-}
-
-// when is a time as people say it.
-func when(t, now time.Time) string {
-	if t.After(now) {
-		return "in " + duration.HumanDuration(t.Sub(now))
-	}
-	return duration.HumanDuration(now.Sub(t)) + " ago"
-}
-
-func issuerProblem(e *tokens.Examination, issuers []string) string {
-	switch {
-	case e.Form == tokens.LegacyForm || len(issuers) == 0 || slices.Contains(issuers, e.Issuer):
-		return ""
-	case len(issuers) == 1:
-		return "the issuer is another one than " + issuers[0]
-	}
-	return "the issuer is none of " + strings.Join(issuers, ", ")
-}
-
-// addNotes says what a person might not think of.
-func (r *Report) addNotes(e *tokens.Examination, known Known) {
-	if known.Review == nil && e.Form == tokens.LegacyForm {
-		r.note("not-reviewed", "kube-apiserver takes it only while its Secret and account live and the Secret holds this very token: "+
-			"--cluster asks it")
-	}
-	if known.Review == nil && e.Form == tokens.BoundForm {
-		r.note("not-reviewed", "kube-apiserver takes it only while its account, and what it is bound to, live: --cluster asks it")
-	}
-	if e.Form == tokens.OtherForm {
-		r.note("no-service-account", "it names no ServiceAccount: it is another program's")
-	}
-	if e.Form == tokens.BoundForm && e.Expires.IsZero() {
+// checkBound compares the times as kube-apiserver does (k8s.io/kubernetes pkg/serviceaccount/claims.go), without the
+// minute that it allows clocks to differ, and the issuer.
+func (r *Report) checkBound(known Known) {
+	claims := r.registered
+	if claims.ExpiresAt == nil {
 		r.note("never-expires", "it never expires")
+	} else if r.now.After(claims.ExpiresAt.Time) {
+		r.find("expired", "it expired "+r.when(claims.ExpiresAt))
 	}
-	if e.Form == tokens.BoundForm && len(e.Audiences) == 0 {
-		r.note("no-audience", "it has no audience, which kube-apiserver takes for its own")
+	for _, from := range []*jwt.NumericDate{claims.NotBefore, claims.IssuedAt} {
+		if from != nil && r.now.Before(from.Time) {
+			r.find("not-yet-valid", "it is valid only "+r.when(from)+": a clock may be wrong")
+			break
+		}
 	}
-	if e.Form == tokens.BoundForm && len(known.Issuers) == 0 {
+	if len(known.Issuers) == 0 {
 		r.note("issuer-not-compared", "the issuer was not compared: give --service-account-issuer or --cluster")
+	} else if !slices.Contains(known.Issuers, claims.Issuer) {
+		r.find("wrong-issuer", "the issuer is not "+strings.Join(known.Issuers, " or "))
 	}
+}
+
+// when is a time relative to now.
+func (r *Report) when(t *jwt.NumericDate) string {
+	if t.After(r.now) {
+		return "in " + duration.HumanDuration(t.Sub(r.now))
+	}
+	return duration.HumanDuration(r.now.Sub(t.Time)) + " ago"
 }
 
 func (r *Report) find(code, message string) {
@@ -158,25 +180,65 @@ func (r *Report) note(code, message string) {
 	r.Notes = append(r.Notes, check.Finding{Code: code, Message: message})
 }
 
-// decide: kube-apiserver's word counts more than ours. What speaks against a token that it accepts
-// becomes a note.
+// decide lets the review of kube-apiserver decide: findings about a token that it accepts become notes.
 func (r *Report) decide(signed bool) {
 	switch {
 	case r.Review != nil && r.Review.Authenticated:
 		r.Verdict = Valid
-		for _, reason := range r.Findings {
-			r.note(reason.Code, "kube-apiserver accepts it, and yet "+reason.Message)
+		for _, finding := range r.Findings {
+			r.note(finding.Code, "kube-apiserver accepts it although "+finding.Message)
 		}
 		r.Findings = []check.Finding{}
 	case r.Review != nil:
-		r.Verdict = Invalid
-		r.find("refused", "kube-apiserver refuses it: "+r.Review.reason())
-	case len(r.Findings) > 0:
-		r.Verdict = Invalid
-	case signed:
+		r.find("refused", "kube-apiserver refuses it: "+cmp.Or(r.Review.Error, "it gives no reason"))
+	case len(r.Findings) == 0 && signed:
 		r.Verdict = Valid
-	default:
-		r.Verdict = Untold
+	case len(r.Findings) == 0:
+		r.Verdict = Unknown
 		r.find("no-key", "there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster")
 	}
+}
+
+// Print prints the report as "text", "json" or "yaml".
+func Print(r *Report, w io.Writer, output string) error {
+	return printers.Document(w, output, r, r.text)
+}
+
+// text begins with the verdict, because claims are long.
+func (r *Report) text() string {
+	var b strings.Builder
+	table := printers.Table(&b)
+	line := func(name, value string) { fmt.Fprintf(table, "%s:\t%s\n", name, printers.Printable(value)) }
+	line("Verdict", string(r.Verdict))
+	for _, reason := range r.Findings {
+		line("Because", reason.Message)
+	}
+	for _, note := range r.Notes {
+		line("Note", note.Message)
+	}
+	if at := r.registered.ExpiresAt; at != nil {
+		line("Expires", at.UTC().Format(time.RFC3339)+" ("+r.when(at)+")")
+	}
+	if r.Key != nil {
+		line("Signed with", fmt.Sprintf("key %s (%s), %s, of %s", r.Key.ID, r.Key.Algorithm, r.Key.Role, r.KeyOrigin))
+	}
+	if r.Review != nil && r.Review.Authenticated {
+		line("Accepted as", r.Review.User.Username+" ("+strings.Join(r.Review.User.Groups, ", ")+")")
+		line("Opens API", map[bool]string{true: "yes", false: "no, it is for other audiences than kube-apiserver's"}[r.Review.OpensAPI])
+	}
+	table.Flush()
+	for _, part := range []struct {
+		name string
+		json json.RawMessage
+	}{{"Header", r.Header}, {"Claims", r.Claims}} {
+		var indented bytes.Buffer
+		if part.json == nil || json.Indent(&indented, part.json, "  ", "  ") != nil {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s:\n", part.name)
+		for one := range strings.Lines("  " + indented.String() + "\n") {
+			fmt.Fprintln(&b, printers.Printable(strings.TrimSuffix(one, "\n")))
+		}
+	}
+	return b.String()
 }

@@ -93,6 +93,9 @@ func Permissions(createSecrets bool) ([]Object, error) {
 	return all, nil
 }
 
+// State returns the Secrets among the permissions, which the process may update but not create.
+func State() ([]Object, error) { return objects(permissions, "permissions/state") }
+
 // PodPolicy returns the policy that refuses Pods without an account, which is one of the permissions, and its binding.
 func PodPolicy() ([]Object, error) { return objects(permissions, "permissions/policy") }
 

@@ -33,6 +33,7 @@ const (
 	ActiveKeyAway      = "active-key-away"
 	NoNextKey          = "no-next-key"
 	RevokedKeyAccepted = "revoked-key-accepted"
+	RevokedHeld        = "revoked-key-in-secrets"
 	APIServerNotAsked  = "apiserver-not-asked"
 )
 
@@ -122,6 +123,9 @@ var keyFacts = map[string]struct {
 	NoNextKey: {0, "the key ring has no next key, so keys rotate is refused", "keys next"},
 	RevokedKeyAccepted: {0, "{host} accepts key {key}, which is revoked", "with key files, bring the ring there, write them " +
 		"(keys export --kubeadm) and restart it; with the external signer, start our process there"},
+	RevokedHeld: {0, "{why} token Secrets have a token of key {key}, which is revoked, so that it is refused",
+		"keys revoke {key}{flags} names a token controller that signs with it still; once none does, remove their data.token, and they are " +
+			"filled again"},
 	APIServerNotAsked: {Uses | Later, "{host}: it is not known which keys it accepts",
 		"run this where it can be reached, or name it with --apiserver; if it is gone for good: --without-host once, " +
 			"keys forget NAME{flags} forever"},

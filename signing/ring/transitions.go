@@ -32,7 +32,7 @@ type Policy struct {
 type Usage struct {
 	// Secrets is the number of token Secrets with the key ID.
 	Secrets int
-	// Signer names a host or kube-apiserver that still signs bound tokens with the key, "" if none does.
+	// Signer names a host, kube-apiserver or token controller that still signs with the key, "" if none does.
 	Signer string
 	// Since is when it was first seen that none does.
 	Since time.Time
@@ -207,8 +207,9 @@ func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 	case usage.Signer != "":
 		return &Refusal{
 			Reason: fmt.Sprintf("%s still signs with %s", usage.Signer, keyText(key)),
-			Remedy: "bring the ring there, and restart a kube-apiserver with key files; the life of its tokens is counted from then on",
-			Later:  true,
+			Remedy: "bring the ring there; write the key files of one that has some (keys export --kubeadm) and restart it; the life of " +
+				"its tokens is counted from then on",
+			Later: true,
 		}
 	case usage.Secrets != 0:
 		return &Refusal{

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -61,18 +62,31 @@ func (b Binary) Run(ctx context.Context, args ...string) (stdout []byte, err err
 // those, of which the last of several equal ones counts.
 // It does not wait; Manager.Ready does. Cluster.Stop stops a manager that still runs.
 func (b Binary) StartManager(c *Cluster, flags ...string) (*Manager, error) {
-	defaults := []string{
+	return b.start(c, append([]string{
+		"--leader-elect=false",
 		"--service-account-private-key-file=" + c.SigningKeyFile(),
 		"--root-ca-file=" + c.CAFile(),
-		"--service-account-issuer=" + c.Issuer(),
+		// Its port is fixed by default, and several managers may run at a time.
+		"--webhook-port=0",
+	}, flags...))
+}
+
+// StartSigner starts the binary likewise as nothing but the external signer of kube-apiserver, on the cluster's socket.
+func (b Binary) StartSigner(c *Cluster, flags ...string) (*Manager, error) {
+	return b.start(c, append([]string{"signer", "--external-signer-socket=" + c.SignerSocket()}, flags...))
+}
+
+func (b Binary) start(c *Cluster, flags []string) (*Manager, error) {
+	const issuer = "--service-account-issuer="
+	if !slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, issuer) }) {
+		flags = append(flags, issuer+c.Issuer())
+	}
+	m, err := c.startManager(productModule, b.Path, "/readyz", append([]string{
 		"--authentication-kubeconfig=" + c.Kubeconfig(),
 		"--authorization-kubeconfig=" + c.Kubeconfig(),
 		// So that Manager.Metrics works while kube-apiserver does not.
 		"--client-ca-file=" + c.ClientCAFile(),
-		// Its port is fixed by default, and several managers may run at a time.
-		"--webhook-port=0",
-	}
-	m, err := c.startManager(productModule, b.Path, "/readyz", append(defaults, flags...), b.Env, b.Log)
+	}, flags...), b.Env, b.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -208,14 +208,11 @@ func (c *Cluster) applyState(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects, err := manifests.Permissions(false)
+	secrets, err := manifests.State()
 	if err != nil {
 		return err
 	}
-	for _, object := range objects {
-		if object.Kind != "Secret" {
-			continue
-		}
+	for _, object := range secrets {
 		err := client.CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(object.Path()).Body(object.YAML).
 			Param("fieldManager", "devcluster").Do(ctx).Error()
 		if err != nil {

@@ -52,6 +52,7 @@ func (c *Cluster) StartKubeControllerManager(flags ...string) (*Manager, error) 
 		return nil, err
 	}
 	defaults := []string{
+		"--leader-elect=false",
 		"--controllers=serviceaccount,serviceaccount-token",
 		"--use-service-account-credentials=false",
 		"--service-account-private-key-file=" + c.SigningKeyFile(),
@@ -80,7 +81,6 @@ func (c *Cluster) startManager(name, path, readyPath string, flags, env []string
 		"--kubeconfig=" + c.Kubeconfig(),
 		"--bind-address=" + loopback,
 		"--secure-port=" + strconv.Itoa(port),
-		"--leader-elect=false",
 		"-v=2",
 	}, flags...)
 	if c.host != nil {

@@ -48,7 +48,7 @@ func Start(ctx context.Context, binary devcluster.Binary, maxAge time.Duration) 
 	if err := os.Mkdir(w.Served(), 0o700); err != nil {
 		return w, err
 	}
-	if w.Edge, err = newEdge(w.Served(), maxAge, filepath.Join(w.Dir, "edge.crt")); err != nil {
+	if w.Edge, err = NewEdge(w.Served(), maxAge, filepath.Join(w.Dir, "edge.crt")); err != nil {
 		return w, err
 	}
 	if w.First, err = devcluster.Start(ctx, devcluster.Options{
@@ -75,7 +75,7 @@ func Start(ctx context.Context, binary devcluster.Binary, maxAge time.Duration) 
 	}); err != nil {
 		return w, err
 	}
-	if w.Second, err = trusting(ctx, w.Edge, w.Dir); err != nil {
+	if w.Second, err = Trusting(ctx, w.Edge, w.Dir); err != nil {
 		return w, err
 	}
 	first, err1 := tokenload.NewParty("first cluster", w.First)
@@ -106,7 +106,7 @@ func (w *World) Stop() error {
 		}
 	}
 	if w.Edge != nil {
-		w.Edge.stop()
+		w.Edge.Stop()
 	}
 	return errors.Join(append(errs, os.RemoveAll(w.Dir))...)
 }
@@ -152,10 +152,10 @@ func (w *World) RelyingFlags() []string {
 	return []string{"--published-issuer=" + w.Edge.URL, "--published-ca-file=" + w.Edge.CAFile}
 }
 
-// trusting starts a cluster whose kube-apiserver accepts the tokens of an issuer, whose documents it
+// Trusting starts a cluster whose kube-apiserver accepts the tokens of an issuer, whose documents it
 // reads at the issuer's URL. It keeps the JWKS for its max-age less 30 s, and until then refuses tokens
 // whose key is not in it.
-func trusting(ctx context.Context, issuer *Edge, dir string) (*devcluster.Cluster, error) {
+func Trusting(ctx context.Context, issuer *Edge, dir string) (*devcluster.Cluster, error) {
 	ca, err := os.ReadFile(issuer.CAFile)
 	if err != nil {
 		return nil, err

@@ -30,8 +30,8 @@ type Edge struct {
 	server *httptest.Server
 }
 
-// newEdge serves a directory, with a max-age, and writes its certificate to caFile.
-func newEdge(dir string, maxAge time.Duration, caFile string) (*Edge, error) {
+// NewEdge serves a directory, with a max-age, and writes its certificate to caFile.
+func NewEdge(dir string, maxAge time.Duration, caFile string) (*Edge, error) {
 	e := &Edge{CAFile: caFile}
 	e.Serve(dir)
 	e.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,8 +50,8 @@ func newEdge(dir string, maxAge time.Duration, caFile string) (*Edge, error) {
 // Serve has another directory served from now on, such as an older copy, as an edge of a CDN has.
 func (e *Edge) Serve(dir string) { e.dir.Store(&dir) }
 
-// stop ends it.
-func (e *Edge) stop() {
+// Stop ends it.
+func (e *Edge) Stop() {
 	e.http.CloseIdleConnections()
 	e.server.Close()
 }

@@ -30,6 +30,7 @@ declare -A sources=(
 	[static-pod]=overlays/static-pod
 	[external-signer]=overlays/external-signer
 	[kms-signer]=overlays/kms-signer
+	[signer]=overlays/signer
 	[static-pod-host-binary]=overlays/static-pod-host-binary
 )
 stale=()
@@ -44,7 +45,7 @@ check() { # file, fresh content
 
 fresh=$(go -C test run ./cmd/docs roles)
 check manifests/permissions/roles.yaml "$fresh"
-for name in token-secrets options; do
+for name in token-secrets options signer; do
 	fresh=$(go -C test run ./cmd/docs "$name")
 	check "manifests/permissions/$name/roles.yaml" "$fresh"
 done

@@ -68,6 +68,19 @@ const examples = `  # Beside the kube-controller-manager of a kind or kubeadm co
     --service-account-private-key-file=sa.key \
     --token-secrets=manual --webhook-registration=url`
 
+const signerDescription = `Be the external signer of kube-apiserver and nothing else: it signs the tokens that
+kube-apiserver issues, with a key ring, so that "sa-controller-manager keys rotate" needs no
+restart of kube-apiserver. kube-controller-manager and the ServiceAccount plugin stay as they
+are. It has no controller, no webhook and no Lease.
+
+It may run beside the manager on the same host: then that has --service-account-key-ring, too,
+and no --external-signer-socket, and its restart takes no socket away.`
+
+const signerExamples = `  # On a control-plane node. kube-apiserver has --service-account-signing-endpoint in place of its two key flags.
+  sa-controller-manager signer --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json \
+    --service-account-issuer=https://kubernetes.default.svc.cluster.local \
+    --kubeconfig=/etc/kubernetes/sa-controller-manager/kubeconfig`
+
 // runFunc starts the manager and blocks until ctx ends.
 type runFunc func(ctx context.Context, o *options.Options) error
 
@@ -87,34 +100,41 @@ func execute(ctx context.Context, run runFunc, args []string, stdout, stderr io.
 
 // newCommand builds the root command and its sub-commands.
 func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
-	o := secureport.New()
 	cmd := &cobra.Command{
 		Use:     options.ProgramName,
 		Short:   "Keeps the ServiceAccounts of a cluster and signs their tokens",
 		Long:    longDescription,
 		Example: examples,
-		Args:    cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runManager(cmd, o, run)
-		},
 	}
 	cli.SetUpRoot(cmd, stdout, stderr)
+	sets := runs(cmd, secureport.New(), run)
+	signer := &cobra.Command{
+		Use: "signer", Short: "Only sign for kube-apiserver, with keys that rotate", Long: signerDescription, Example: signerExamples,
+	}
+	cli.SetHelp(signer, runs(signer, secureport.NewSigner(), run))
+
+	cmd.AddCommand(
+		version.NewCommand(), webhook.NewCommand(cli.Connect, app.WriteWebhookManifests), doctor.NewCommand(cli.Connect),
+		preflight.NewCommand(cli.ConnectAsManager), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
+		kubeadm.NewCommand(), signer,
+	)
+	cmd.InitDefaultHelpCmd()
+	cmd.InitDefaultCompletionCmd()
+	cli.SetHelp(cmd, sets)
+	return cmd
+}
+
+// runs has cmd run the manager with its flags, which o has, and returns these.
+func runs(cmd *cobra.Command, o *options.Options, run runFunc) cliflag.NamedFlagSets {
+	cmd.Args = cli.NoArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runManager(cmd, o, run) }
 	sets := o.Flags()
 	options.AddGlobalFlags(sets.FlagSet("global"))
 	for _, name := range sets.Order {
 		cmd.Flags().AddFlagSet(sets.FlagSets[name])
 	}
 	cli.AddChoiceCompletions(cmd)
-
-	cmd.AddCommand(
-		version.NewCommand(), webhook.NewCommand(cli.Connect, app.WriteWebhookManifests), doctor.NewCommand(cli.Connect),
-		preflight.NewCommand(cli.ConnectAsManager), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
-		kubeadm.NewCommand(),
-	)
-	cmd.InitDefaultHelpCmd()
-	cmd.InitDefaultCompletionCmd()
-	cli.SetHelp(cmd, sets)
-	return cmd
+	return sets
 }
 
 // effective returns the flags without those that have no effect here, which are many.
@@ -128,7 +148,7 @@ func effective(flags *pflag.FlagSet) *pflag.FlagSet {
 	return of
 }
 
-// runManager is the root command's action.
+// runManager is the action of the root command and of "signer".
 func runManager(cmd *cobra.Command, o *options.Options, run runFunc) error {
 	if asked, err := cmd.Flags().GetBool("version"); err != nil || asked {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", options.ProgramName, componentversion.Get().GitVersion)

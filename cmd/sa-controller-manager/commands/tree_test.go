@@ -18,10 +18,15 @@ import (
 func TestOutputFlags(t *testing.T) {
 	t.Parallel()
 	const table, text = `Format: "table", "json" or "yaml".`, `Format: "text", "json" or "yaml".`
-	wants := map[string]struct {
+	type output struct {
 		usage   string
 		formats []string
-	}{
+	}
+	grants := output{
+		`Format: "table", "json" or "yaml"; "grant" prints the roles and bindings that grant what is missing, and nothing else.`,
+		[]string{"table", "json", "yaml", "grant"},
+	}
+	wants := map[string]output{
 		"version":        {text, []string{"text", "json", "yaml"}},
 		"kubeadm status": {text, []string{"text", "json", "yaml"}},
 		"tokens inspect": {text, []string{"text", "json", "yaml"}},
@@ -37,10 +42,7 @@ func TestOutputFlags(t *testing.T) {
 		"keys revoke":    {table, []string{"table", "json", "yaml"}},
 		"keys import":    {table, []string{"table", "json", "yaml"}},
 		"keys jwks":      {`With --check, the format: "table", "json" or "yaml".`, []string{"table", "json", "yaml"}},
-		"preflight": {
-			`Format: "table", "json" or "yaml"; "grant" prints the roles and bindings that grant what is missing, and nothing else.`,
-			[]string{"table", "json", "yaml", "grant"},
-		},
+		"preflight":      grants, "preflight signer": grants,
 	}
 	for _, cmd := range allCommands(newCommand(nil, io.Discard, io.Discard)) {
 		flag := cmd.Flags().Lookup("output")

@@ -18,9 +18,9 @@ import (
 // watchInterval is how often Watch looks up the kube-apiservers.
 const watchInterval = 30 * time.Second
 
-// Watch publishes, on the leader, which kube-apiservers there are, so that one that is down is not forgotten, and
-// since when nothing signs with a retired key: what a prune waits for, so that it outlives every process. It returns
-// when ctx ends.
+// Watch publishes, on the leader or in each process that only signs, which kube-apiservers there are, so that one that
+// is down is not forgotten, and since when nothing signs with a retired key: what a prune waits for, so that it outlives
+// every process. It returns when ctx ends.
 func Watch(ctx context.Context, client kubernetes.Interface, state func() ring.State) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		_, err := Refresh(ctx, client, true)

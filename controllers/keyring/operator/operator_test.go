@@ -452,6 +452,11 @@ func TestPruneAsksFirst(t *testing.T) {
 			later: 100 * time.Hour, change: func(w *world) { w.signer = testkeys.RSA2048() },
 			want: "kube-apiserver still signs with key",
 		},
+		"kube-controller-manager": {
+			reason: "it has the key file that was there when it started", later: 100 * time.Hour,
+			change: func(w *world) { w.fills = map[string]string{rsaID: "kube-controller-manager on host cp-2"} },
+			want:   "kube-controller-manager on host cp-2 still signs with key",
+		},
 		"a host": {
 			later: 100 * time.Hour, change: func(w *world) {
 				w.show("cp-2", 0)

@@ -70,6 +70,10 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if err != nil {
 		return nil, err
 	}
+	fills, err := o.Fills(ctx)
+	if err != nil {
+		return nil, err
+	}
 	follow := func(p *consistency.Published) error {
 		p.Follow(state, func(id string) bool { return p.Signer(id, without...) != "" || servers[id] != "" }, true, o.Clock.Now())
 		published = *p
@@ -81,7 +85,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	}
 	usages := map[string]ring.Usage{}
 	for _, key := range state.Retired() {
-		signer := cmp.Or(published.Signer(key.ID, without...), servers[key.ID])
+		signer := cmp.Or(published.Signer(key.ID, without...), servers[key.ID], fills[key.ID])
 		usages[key.ID] = ring.Usage{Secrets: uses[key.ID], Signer: signer, Since: published.Followed[key.ID]}
 	}
 	return usages, nil

@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,8 @@ type world struct {
 	jwks *string
 	// signer is what it signs bound tokens with.
 	signer []byte
+	// fills is who signs the tokens of Secrets, by key ID.
+	fills map[string]string
 }
 
 func newWorld(t *testing.T, secrets ...runtime.Object) *world {
@@ -64,6 +67,7 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 		Progress: func(string, time.Duration) {},
 		File:     ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock, Host: "cp-1",
 		Cluster: &Cluster{Client: w.kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
+		Fills:   func(context.Context) (map[string]string, error) { return w.fills, nil },
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)

@@ -10,13 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
-
-	"sa-controller-manager/test/await"
 )
-
-// refusedWithin is the promise of docs/rotation.md, for a key that has leaked.
-const refusedWithin = 12 * time.Second
 
 // hsm is the demonstration that moves the keys of a cluster in use from a file to an HSM, on to a
 // transit engine, to a signer of somebody else, and back to a file, loses a host, and revokes a key. No token may be refused.
@@ -99,33 +93,4 @@ func (d *hsm) fileAgain(ctx context.Context) error {
 }
 
 // importedLeaks revokes a key with a private half that a file has had.
-func (d *hsm) importedLeaks(ctx context.Context) error {
-	leaked := d.used[1].ID
-	dead := d.load.Forget(leaked)
-	// The other host gets no copy: it reads of the revocation in the published ring.
-	begun := time.Now()
-	done := make(chan error, 1) // the command goes on to find out whether the host that is left out lives
-	go func() { done <- d.keys(ctx, "revoke "+leaked+" --yes"+d.without) }()
-	for _, h := range d.live() {
-		for _, token := range dead {
-			if err := await.Poll(ctx, func(ctx context.Context) error {
-				if h.Review(ctx, token) == nil {
-					return fmt.Errorf("%s accepts a token of %s", h.Name, token.KeyID)
-				}
-				return nil
-			}); err != nil {
-				return err
-			}
-		}
-	}
-	took := time.Since(begun)
-	if err := <-done; err != nil {
-		return err
-	}
-	d.notef("revoked", "%s: %d hosts refuse %d tokens of it after %s", leaked, len(d.live()), len(dead), rounded(took))
-	if len(dead) < 2 || took > refusedWithin {
-		return fmt.Errorf("the hosts have refused %d tokens of %s after %s, want two after %s at most", len(dead), leaked, rounded(took),
-			refusedWithin)
-	}
-	return nil
-}
+func (d *hsm) importedLeaks(ctx context.Context) error { return d.revoked(ctx, d.used[1].ID, "") }

@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/signing/ring"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -24,6 +27,8 @@ const (
 	cacheAge = " --cache-age=2s"
 	// kindEvery is how many rotations there are in a row, of which the last one changes the kind of the key.
 	kindEvery = 4
+	// refusedWithin is the promise of docs/rotation.md, for a key that has leaked.
+	refusedWithin = 12 * time.Second
 )
 
 // rotation is the demonstration that rotates the keys of a cluster in use, on three hosts. Each
@@ -35,6 +40,12 @@ type rotation struct {
 
 	hosts    []*host // the first one is story.cluster
 	managers map[*devcluster.Cluster]*devcluster.Manager
+
+	// serve starts the process that signs on a host, and fills is the key that a token controller signs with.
+	serve func(*devcluster.Cluster) (*devcluster.Manager, error)
+	fills func() (ring.Key, error)
+
+	serverFlags map[string][]string // of kube-apiserver
 
 	keyFlags []string // of the manager and of the commands, about keys outside of the ring
 	without  string   // the flag for a host that is lost
@@ -58,6 +69,10 @@ func showRotation(ctx context.Context, s *story) error {
 func newRotation(s *story) *rotation {
 	d := &rotation{clients: &clients{story: s}, managers: map[*devcluster.Cluster]*devcluster.Manager{}}
 	d.flags = func() []string { return append(slices.Clone(d.keyFlags), d.apiServers()...) }
+	d.serve = func(cluster *devcluster.Cluster) (*devcluster.Manager, error) {
+		return d.binary.StartManager(cluster, d.signerFlags(cluster)...)
+	}
+	d.fills = d.active
 	return d
 }
 
@@ -106,13 +121,13 @@ func (d *rotation) signBoth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	active, err := d.active()
+	key, err := d.fills()
 	if err != nil {
 		return err
 	}
 	legacy, err := tokenload.Of(tokenOf(secret))
-	if err != nil || legacy.KeyID != active.ID {
-		return fmt.Errorf("secret %s is signed with %s, want %s: %w", name, legacy.KeyID, active.ID, err)
+	if err != nil || legacy.KeyID != key.ID {
+		return fmt.Errorf("secret %s is signed with %s, want %s: %w", name, legacy.KeyID, key.ID, err)
 	}
 	// kube-apiserver accepts the token of a Secret once its cache has the Secret.
 	for _, h := range d.live() {
@@ -193,4 +208,39 @@ func (d *rotation) hostIsLost(ctx context.Context) error {
 		return err
 	}
 	return d.rotate(ctx, "", "")
+}
+
+// revoked revokes a key that has leaked. left is what the command says is left to do, "" for nothing.
+func (d *rotation) revoked(ctx context.Context, leaked, left string) error {
+	dead := d.load.Forget(leaked)
+	// The other hosts get no copy: they read of the revocation in the published ring.
+	begun := time.Now()
+	done := make(chan error, 1) // the command goes on to find out whether the host that is left out lives
+	go func() { done <- d.keys(ctx, "revoke "+leaked+" --yes"+d.without) }()
+	for _, h := range d.live() {
+		for _, token := range dead {
+			if err := await.Poll(ctx, func(ctx context.Context) error {
+				if h.Review(ctx, token) == nil {
+					return fmt.Errorf("%s accepts a token of %s", h.Name, token.KeyID)
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	took := time.Since(begun)
+	err := <-done
+	if left != "" {
+		err = d.refused(err, left)
+	}
+	if err != nil {
+		return err
+	}
+	d.notef("revoked", "%s: %d hosts refuse %d tokens of it after %s", leaked, len(d.live()), len(dead), rounded(took))
+	if len(dead) < 2 || took > refusedWithin {
+		return fmt.Errorf("the hosts have refused %d tokens of %s after %s, want two after %s at most", len(dead), leaked, rounded(took),
+			refusedWithin)
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 )
 
@@ -36,14 +37,27 @@ func run(args []string, w io.Writer) error {
 	case string(permissions.TokenSecrets), "options":
 		rules := permissions.OptionalRules()
 		text, err = roles(slices.DeleteFunc(rules, func(r permissions.Rule) bool {
-			return (r.Part == permissions.TokenSecrets) != (args[0] == string(permissions.TokenSecrets))
+			return r.Part == permissions.Signer || (r.Part == permissions.TokenSecrets) != (args[0] == string(permissions.TokenSecrets))
 		}))
+	case string(permissions.Signer):
+		text, err = signerRoles()
 	default:
-		return fmt.Errorf("%q is none of: flags, roles, token-secrets, options", args[0])
+		return fmt.Errorf("%q is none of: flags, roles, token-secrets, options, signer", args[0])
 	}
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(w, text)
 	return err
+}
+
+// signerRoles has all that "sa-controller-manager signer" needs.
+func signerRoles() (string, error) {
+	o := secureport.NewSigner()
+	o.Keys.KeyRing, o.Keys.Issuers = "ring.json", []string{"https://issuer"}
+	rules, err := permissions.Rules(o)
+	if err != nil {
+		return "", err
+	}
+	return roles(rules)
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The flags that name a key store. One of them may be given.
+// The flags that name a key store, of which one may be given, and that of the root CA.
 const (
 	PrivateKeyFileFlag = "service-account-private-key-file"
 	KeyRingFlag        = "service-account-key-ring"
+	RootCAFileFlag     = "root-ca-file"
 )
 
 // KeySocketsFlag names the file of Keys.KeySockets, as remote.SocketsFlag does.
@@ -85,13 +86,13 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.Issuers, "service-account-issuer", o.Issuers,
 		"Issuer of bound tokens, as for kube-apiserver; needed to check that kube-apiserver accepts a key. "+
 			"If given several times, the first one counts. Without it, it is read from the OIDC discovery document of kube-apiserver.")
-	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile,
+	fs.StringVar(&o.RootCAFile, RootCAFileFlag, o.RootCAFile,
 		"PEM `file` of at most 768 KiB with the root CA bundle for every kube-root-ca.crt and token Secret, "+
 			"and for the ClusterTrustBundle of kube-apiserver. "+
 			"Without it, the CA of the kubeconfig is published. "+
 			"The file is reloaded when it changes.")
 
-	SetOrigin(fs, asKCM, PrivateKeyFileFlag, "root-ca-file")
+	SetOrigin(fs, asKCM, PrivateKeyFileFlag, RootCAFileFlag)
 	SetOrigin(fs, asAPIServer, "service-account-key-file", "service-account-issuer")
 	SetOrigin(fs, ours, KeyRingFlag, KeySocketsFlag)
 }

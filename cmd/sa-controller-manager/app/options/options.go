@@ -22,6 +22,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/manifests"
 )
 
 // ProgramName is the name of the binary, of its Lease and of its user agent.
@@ -46,6 +47,8 @@ type Options struct {
 	Metrics        Metrics
 	Logs           Logs
 	Ignored        Ignored
+	// OnlySigns is set by NewSigner.
+	OnlySigns bool `json:"-"`
 
 	// sets are the flag sets of Flags, which know the flags that were set.
 	sets cliflag.NamedFlagSets
@@ -81,6 +84,15 @@ func New() *Options {
 	}
 }
 
+// NewSigner returns the defaults of a process that is the external signer of kube-apiserver and nothing else: no
+// controller, no webhook, no Lease. It has no flags of what it does not run.
+func NewSigner() *Options {
+	o := New()
+	o.OnlySigns, o.ExternalSigner.Socket = true, manifests.SignerSocket
+	o.Generic.Controllers, o.Webhook.Port, o.LeaderElection.LeaderElect = nil, 0, false
+	return o
+}
+
 // Group is one section of the help.
 type Group interface {
 	AddFlags(fs *pflag.FlagSet)
@@ -102,11 +114,22 @@ func (o *Options) groups() []NamedGroup {
 	if o.SecurePort != nil {
 		port = o.SecurePort.Groups()
 	}
-	return slices.Concat([]NamedGroup{
+	first := []NamedGroup{
 		{"connection", &o.Connection},
 		{"service account key", &o.Keys},
 		{"external signer", &o.ExternalSigner},
 		{"key publishing", &o.Publishing},
+	}
+	last := []NamedGroup{
+		{"debugging", &o.Debugging},
+		{"metrics", &o.Metrics},
+		{"log", &o.Logs},
+	}
+	if o.OnlySigns {
+		first[1].Group = without{&o.Keys, []string{PrivateKeyFileFlag, RootCAFileFlag}}
+		return slices.Concat(first, port, last)
+	}
+	return slices.Concat(first, []NamedGroup{
 		{"root CA", &o.RootCA},
 		{"service account token", &o.Tokens},
 		{"legacy token cleaner", &o.Cleaner},
@@ -115,11 +138,24 @@ func (o *Options) groups() []NamedGroup {
 		{"admission plugin", &o.Admission},
 		{"admission webhook", &o.Webhook},
 		{"leader election", &o.LeaderElection},
-	}, port, []NamedGroup{
-		{"debugging", &o.Debugging},
-		{"metrics", &o.Metrics},
-		{"log", &o.Logs},
-		{"compatibility", &o.Ignored},
+	}, port, last, []NamedGroup{{"compatibility", &o.Ignored}})
+}
+
+// without is a group without flags that have no effect in some process.
+type without struct {
+	Group
+
+	names []string
+}
+
+// AddFlags binds the other flags to fs.
+func (g without) AddFlags(fs *pflag.FlagSet) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	g.Group.AddFlags(all)
+	all.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(g.names, f.Name) {
+			fs.AddFlag(f)
+		}
 	})
 }
 

@@ -102,11 +102,15 @@ func (o *Signer) Validate() []error {
 
 // validateSigner checks the flags of other groups that the external signer needs.
 func (o *Options) validateSigner() []error {
-	if o.ExternalSigner.Socket == "" {
-		return nil
-	}
 	var p Problems
-	if o.Keys.Store() == (KeyStore{}) {
+	switch {
+	case o.OnlySigns && o.ExternalSigner.Socket == "":
+		p.Add("external-signer-socket", o.ExternalSigner.Socket, "must be the path of a socket")
+	case o.ExternalSigner.Socket == "":
+		return nil
+	case o.OnlySigns && o.Keys.KeyRing == "":
+		p.Add(KeyRingFlag, o.Keys.KeyRing, "must be the path of a key ring, which \"sa-controller-manager keys init\" makes")
+	case o.Keys.Store() == (KeyStore{}):
 		p.Add("external-signer-socket", o.ExternalSigner.Socket,
 			"needs a key to sign with: give --service-account-key-ring or --service-account-private-key-file")
 	}

@@ -29,7 +29,8 @@ func readFlags(o *options.Options) (*flags, error) {
 	return &flags{Options: o, controllers: set}, nil
 }
 
-func always(*flags) bool { return true }
+func onlySigns(f *flags) bool { return f.OnlySigns }
+func manages(f *flags) bool   { return !f.OnlySigns }
 
 func enabled(controller string) condition {
 	return func(f *flags) bool { return f.controllers.Enabled(controller) }
@@ -42,6 +43,8 @@ func signsLegacyTokens(f *flags) bool {
 func makesTokenSecrets(f *flags) bool {
 	return signsLegacyTokens(f) && (f.Tokens.TokenSecrets == options.TokenSecretsAuto || rotates(f))
 }
+
+func signsAlone(f *flags) bool { return f.ExternalSigner.Socket != "" && !signsLegacyTokens(f) }
 
 func rotates(f *flags) bool         { return f.Keys.Store().Rotates }
 func servesWebhook(f *flags) bool   { return f.Webhook.Port != 0 }

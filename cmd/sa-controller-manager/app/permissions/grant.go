@@ -104,8 +104,8 @@ func (r Rule) policy() rbacv1.PolicyRule {
 	return policy
 }
 
-// Grants returns, for kubectl apply, what grants the missing accesses. It is empty for another user than
-// that of manifests/permissions.
+// Grants returns, for kubectl apply, what grants the missing accesses, with the Secrets that they are for: the process may
+// not create these, and what it has written to one stays. It is empty for another user than that of manifests/permissions.
 func (r Report) Grants(rules []Rule) (string, error) {
 	if r.User != "" && r.User != manifests.User {
 		return "", nil
@@ -118,7 +118,13 @@ func (r Report) Grants(rules []Rule) (string, error) {
 		}
 		documents = append(documents, string(data))
 	}
-	return strings.Join(documents, "---\n"), nil
+	state, err := manifests.State()
+	for _, secret := range state {
+		if slices.ContainsFunc(r.Missing(), func(a Access) bool { return a.Resource == secrets && a.Name == secret.Name }) {
+			documents = append(documents, string(secret.YAML))
+		}
+	}
+	return strings.Join(documents, "---\n"), err
 }
 
 // Lacking is the fact that a {user} lacks permissions.
@@ -133,7 +139,8 @@ func (r Report) Findings(rules []Rule) []check.Finding {
 	for _, access := range r.Missing() {
 		names = append(names, fmt.Sprintf("%s (%s)", access, PartsOf(access, rules)[0]))
 	}
-	const apply = "kubectl apply -k manifests/permissions{flags} (with its token-secrets and options, if those are in use)"
+	const apply = "kubectl apply -k manifests/permissions{flags} (with its token-secrets and options, if those are in use; for " +
+		"\"signer\" alone its directory of that name)"
 	user, remedy := fmt.Sprintf("user %q", r.User), apply+" with this user as the subject, as the overlay of the Deployment does"
 	switch r.User {
 	case "":

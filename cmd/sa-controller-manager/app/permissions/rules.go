@@ -18,6 +18,8 @@ const (
 	Common Part = "common"
 	// TokenSecrets is what makes token Secrets, beside what fills them.
 	TokenSecrets Part = "token-secrets"
+	// Signer is the external signer in a process that has no token controller.
+	Signer Part = "signer"
 
 	token          Part = "token"
 	rootCA         Part = "root-ca"
@@ -48,16 +50,17 @@ type partRules struct {
 	rules []Rule
 }
 
-// optional reports whether no manifest but kms-signer turns the part on.
-func (p Part) optional() bool { return p == TokenSecrets || p == webhookOptions }
+// optional reports whether no manifest but kms-signer and signer turns the part on.
+func (p Part) optional() bool { return p == TokenSecrets || p == webhookOptions || p == Signer }
 
 // table is what the files below manifests/permissions grant, with the Lease that o names.
 func table(o *options.Options) []partRules {
 	return []partRules{
-		{Common, always, commonRules()},
+		{Common, manages, commonRules()},
 		{"serviceaccount", enabled(options.ServiceAccountController), serviceAccountRules()},
 		{token, signsLegacyTokens, tokenRules()},
 		{TokenSecrets, makesTokenSecrets, tokenSecretRules()},
+		{Signer, signsAlone, signerRules()},
 		{rootCA, enabled(options.RootCACertificatePublisher), rootCARules()},
 		{trustBundle, enabled(options.ClusterTrustBundlePublisher), trustBundleRules()},
 		{"legacy-token-cleaner", enabled(options.LegacyServiceAccountTokenCleaner), cleanerRules()},
@@ -86,7 +89,8 @@ func StandardRules(o *options.Options) []Rule {
 	return choose(o, func(part partRules, _ Rule) bool { return !part.part.optional() })
 }
 
-// OptionalRules are those of the directories token-secrets and options below manifests/permissions.
+// OptionalRules are those of the directories token-secrets and options below manifests/permissions, and the role that only
+// signer has.
 func OptionalRules() []Rule {
 	return choose(options.New(), func(part partRules, _ Rule) bool { return part.part.optional() })
 }
@@ -108,15 +112,6 @@ func choose(o *options.Options, wanted func(partRules, Rule) bool) []Rule {
 func unusualRules(f *flags) []Rule {
 	var rules []Rule
 	fills := signsLegacyTokens(f)
-	if f.ExternalSigner.Socket != "" && !fills {
-		// The signer proves keys with a token of some account.
-		rules = append(rules,
-			Rule{Part: token, Verbs: verbs("list", "watch"), Resource: accounts},
-			Rule{Part: token, Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews"})
-		if rotates(f) {
-			rules = append(rules, keyRingRules()...)
-		}
-	}
 	if (fills || enabled(options.ClusterTrustBundlePublisher)(f)) && !f.controllers.Enabled(options.RootCACertificatePublisher) {
 		// Token Secrets and the ClusterTrustBundle get the root CA that was agreed on.
 		rules = append(rules,
@@ -197,6 +192,23 @@ func tokenRules() []Rule {
 	}...)
 }
 
+func signerRules() []Rule {
+	return append(keyRingRules(), []Rule{
+		{
+			If: onlySigns, Verbs: verbs("create", "patch"), Resource: "events",
+			Why: "As for common, which is a sign of the manager.",
+		},
+		{
+			Verbs: verbs("list", "watch"), Resource: accounts,
+			Why: "Some account, to prove a signing key with a token of it.",
+		},
+		{
+			Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews",
+			Why: "To ask kube-apiserver whether it accepts a signing key.",
+		},
+	}...)
+}
+
 func tokenSecretRules() []Rule {
 	return []Rule{{
 		Verbs: verbs("create"), Resource: secrets,
@@ -208,22 +220,21 @@ func tokenSecretRules() []Rule {
 func keyRingRules() []Rule {
 	return []Rule{
 		{
-			If: rotates, Part: token,
-			Verbs: verbs("get", "list", "watch", "update"), Resource: secrets, Namespace: system, Name: keyRing,
+			If: rotates, Verbs: verbs("get", "list", "watch", "update"), Resource: secrets, Namespace: system, Name: keyRing,
 			Why: "Only for --service-account-key-ring: which key ring each replica has, by key IDs and hashes, so that one whose ring " +
 				"is late or forked signs nothing that is refused. It holds no key, and comes with the permissions.",
 		},
 		{
-			If: rotates, Part: token, Verbs: verbs("get"), Path: "/openid/v1/jwks",
+			If: rotates, Verbs: verbs("get"), Path: "/openid/v1/jwks",
 			Why: "Only for --service-account-key-ring: whether kube-apiserver accepts a key that is revoked.",
 		},
 		{
-			If: rotates, Part: token, Verbs: verbs("get"), Resource: nodes,
+			If: rotates, Verbs: verbs("get"), Resource: nodes,
 			Why: "Only for --service-account-key-ring: whether the Node of a host whose key ring is published was deleted, so that no rotation " +
 				"waits for it.",
 		},
 		{
-			If: rotates, Part: token, Verbs: verbs("list"), Group: leasesGroup, Resource: leases, Namespace: system,
+			If: rotates, Verbs: verbs("list"), Group: leasesGroup, Resource: leases, Namespace: system,
 			Why: "Only for --service-account-key-ring: on which hosts kube-apiserver runs, by its identity Leases, so that no key is pruned " +
 				"while one signs with it. RBAC cannot restrict list to a label.",
 		},

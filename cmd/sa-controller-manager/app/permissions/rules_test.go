@@ -131,12 +131,20 @@ func TestUnusualRules(t *testing.T) {
 		"SignerWithARing": {"it publishes the ring too", func(o *options.Options) {
 			o.ExternalSigner.Socket, o.Keys.KeyRing, o.Generic.Controllers = "/run/socket", "ring.json", nil
 		}, []string{
-			"common: create events", "common: patch events", "token: create tokenreviews.authentication.k8s.io", "token: get /openid/v1/jwks",
-			"token: get nodes",
-			"token: get secrets/sa-controller-manager-key-ring in kube-system", "token: list leases.coordination.k8s.io in kube-system",
-			"token: list secrets/sa-controller-manager-key-ring in kube-system", "token: list serviceaccounts",
-			"token: update secrets/sa-controller-manager-key-ring in kube-system",
-			"token: watch secrets/sa-controller-manager-key-ring in kube-system", "token: watch serviceaccounts",
+			"common: create events", "common: patch events", "signer: create tokenreviews.authentication.k8s.io", "signer: get /openid/v1/jwks",
+			"signer: get nodes",
+			"signer: get secrets/sa-controller-manager-key-ring in kube-system", "signer: list leases.coordination.k8s.io in kube-system",
+			"signer: list secrets/sa-controller-manager-key-ring in kube-system", "signer: list serviceaccounts",
+			"signer: update secrets/sa-controller-manager-key-ring in kube-system",
+			"signer: watch secrets/sa-controller-manager-key-ring in kube-system", "signer: watch serviceaccounts",
+		}},
+		"Signer": {"it has no Lease, and nothing by which doctor knows a manager", func(o *options.Options) {
+			*o = *secureport.NewSigner()
+			o.Keys.Issuers = []string{"https://a"}
+			secureport.Of(o).Serving.BindPort = 0
+		}, []string{
+			"signer: create events", "signer: create tokenreviews.authentication.k8s.io", "signer: list serviceaccounts", "signer: patch events",
+			"signer: watch serviceaccounts",
 		}},
 		"Accounts": {"they have no root CA", func(o *options.Options) { o.Generic.Controllers = []string{"serviceaccount"} }, []string{
 			"common: create events", "common: patch events", "serviceaccount: create serviceaccounts", "serviceaccount: list namespaces",

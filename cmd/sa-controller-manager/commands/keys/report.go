@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/kcm"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
@@ -111,6 +112,7 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	if err != nil {
 		return err
 	}
+	r.Findings = append(r.Findings, kcm.Findings(uses, revoked)...)
 	for i := range r.Keys {
 		key := &r.Keys[i]
 		key.Secrets = new(uses[key.ID])

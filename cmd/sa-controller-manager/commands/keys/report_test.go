@@ -86,6 +86,24 @@ func secretOf(name, token string) *corev1.Secret {
 	}
 }
 
+// TestReportRevokedSecrets: nothing fills them again where kube-controller-manager is the token controller.
+func TestReportRevokedSecrets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, secretOf("a", tokenOf(t, testkeys.RSA2048())), secretOf("b", tokenOf(t, testkeys.P384())))
+	w.accepts = append(w.accepts, p256ID)
+	w.must(consistency.Edit(t.Context(), w.Cluster.Client, func(p *consistency.Published) error {
+		p.Removed = ring.Revocations{{ID: rsaID, Digest: rsaID, Reason: ring.Revoked}}
+		return nil
+	}))
+	r, err := newReport(t.Context(), w.Operator, " --kubeconfig=k")
+	w.must(err)
+	i := slices.IndexFunc(r.Findings, func(f check.Finding) bool { return f.Code == check.RevokedHeld })
+	if want := "1 token Secrets have a token of key " + rsaID; i < 0 || !strings.Contains(r.Findings[i].Message, want) ||
+		!strings.Contains(r.Findings[i].Remedy, "keys revoke "+rsaID+" --kubeconfig=k names a token controller") {
+		t.Errorf("findings %+v, want one with %q", r.Findings, want)
+	}
+}
+
 func TestReport(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, secretOf("a", tokenOf(t, testkeys.RSA2048())), secretOf("b", tokenOf(t, testkeys.RSA2048())))

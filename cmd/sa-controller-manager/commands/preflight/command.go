@@ -41,11 +41,20 @@ const examples = `  # What may the identity of this kubeconfig do, and what is m
   # Grant what is missing, as an administrator. Roles that exist are replaced.
   sa-controller-manager preflight -o grant --kubeconfig=sa-controller-manager.conf | kubectl apply -f -`
 
-// NewCommand takes all flags of the manager, because they decide what it needs.
+// NewCommand takes all flags of the manager, because they decide what it needs. Below it is the same for "signer".
 func NewCommand(client cli.ClientFunc) *cobra.Command {
-	o, output := secureport.New(), cli.Output{}
+	cmd := newCommand(client, secureport.New())
+	cmd.Use = "preflight"
+	signer := newCommand(client, secureport.NewSigner())
+	signer.Use, signer.Example = "signer", `  sa-controller-manager preflight signer -o grant --kubeconfig=sa-controller-manager.conf \
+    --service-account-key-ring=ring.json --service-account-issuer=https://kubernetes.default.svc.cluster.local`
+	cmd.AddCommand(signer)
+	return cmd
+}
+
+func newCommand(client cli.ClientFunc, o *options.Options) *cobra.Command {
+	output := cli.Output{}
 	cmd := &cobra.Command{
-		Use:     "preflight",
 		Short:   "Ask whether all permissions are there, and print what grants the missing ones",
 		Long:    description,
 		Example: examples,

@@ -51,7 +51,8 @@ missing   update   leases.coordination.k8s.io           kube-system   one    lea
 1. user "system:sa-controller-manager" lacks permissions
    where:  update leases.coordination.k8s.io/one in kube-system (leader-election)
    costs:  the parts that need them do nothing
-   remedy: kubectl apply -k manifests/permissions (with its token-secrets and options, if those are in use), ` +
+   remedy: kubectl apply -k manifests/permissions (with its token-secrets and options, if those are in use; ` +
+			`for "signer" alone its directory of that name), ` +
 			"or what this prints: sa-controller-manager preflight -o grant, with the flags of the process\n",
 		"json": "",
 		"yaml": "",

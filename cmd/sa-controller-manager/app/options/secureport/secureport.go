@@ -24,16 +24,20 @@ type Options struct {
 	Authorization  *upstream.DelegatingAuthorizationOptions
 }
 
-// New returns the options of a process with a secure port.
-func New() *options.Options {
+// New returns the options of the manager, with a secure port.
+func New() *options.Options { return with(options.New(), 10261) } // KCM uses 10257, and both may run on one host
+
+// NewSigner returns those of a process that is the external signer and nothing else, and may run beside the manager.
+func NewSigner() *options.Options { return with(options.NewSigner(), 10263) }
+
+func with(o *options.Options, number int) *options.Options {
 	port := &Options{
 		Serving: upstream.NewSecureServingOptions(), Authentication: upstream.NewDelegatingAuthenticationOptions(),
 		Authorization: upstream.NewDelegatingAuthorizationOptions(),
 	}
-	port.Serving.BindPort = 10261 // KCM uses 10257, and both may run on one host
+	port.Serving.BindPort = number
 	port.Serving.ServerCert.PairName, port.Serving.ServerCert.CertDirectory = options.ProgramName, ""
 	port.Authentication.RemoteKubeConfigFileOptional, port.Authorization.RemoteKubeConfigFileOptional = true, true
-	o := options.New()
 	o.SecurePort = port
 	return o
 }

@@ -1,0 +1,137 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kcm finds out which key the token controller signs the tokens of Secrets with, which kube-controller-manager may do
+// with a key of its own. That reads its key file at its start, so what it has written says more than the file.
+package kcm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/internal/check"
+	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/tokens"
+)
+
+// fillTimeout is how long a Secret may stay empty. Another kube-controller-manager leads within 15 s.
+const fillTimeout = 20 * time.Second
+
+// Signer returns the token controller that leads, by the key that it signs with, for operator.Operator. A dry run asks nobody,
+// because a Secret is made.
+func Signer(o *operator.Operator) func(ctx context.Context) (map[string]string, error) {
+	return func(ctx context.Context) (map[string]string, error) {
+		if o.Cluster == nil || o.File.IsDryRun() {
+			return nil, nil
+		}
+		o.Progress("which key a token controller signs the token of a Secret with", fillTimeout)
+		keyID, name, err := ask(ctx, o.Cluster.Client, o.Cluster.Namespace, o.Cluster.Account)
+		if err != nil || name != "" {
+			return map[string]string{keyID: name}, err
+		}
+		o.Progress("no longer for a token controller: none has filled the Secret", 0)
+		return nil, nil
+	}
+}
+
+// Revoke is that of the operator. It returns an error, too, if the token controller that leads signs with a revoked key: ours
+// follows the published rings, and kube-controller-manager the key file that it had at its start.
+func Revoke(ctx context.Context, o *operator.Operator, options operator.RevokeOptions) (notes []string, err error) {
+	if notes, err = o.Revoke(ctx, options); len(notes) == 0 && err != nil {
+		return notes, err // nothing was revoked
+	}
+	signers, failed := Signer(o)(ctx)
+	for keyID, name := range signers {
+		published, unknown := consistency.Fetch(ctx, o.Cluster.Client)
+		failed = cmp.Or(failed, unknown)
+		if published.RevokedID(keyID) && !strings.HasPrefix(name, meta.FieldManager) {
+			failed = ring.Refuse(fmt.Sprintf("%s signs the tokens of Secrets with key %s, which is revoked", name, keyID),
+				"give it another key there and on each other host (keys export --kubeadm), restart it, and run the command again")
+		}
+	}
+	return notes, errors.Join(err, failed)
+}
+
+// Findings are about the token Secrets of revoked keys, which uses counts by key ID: only we fill them again by ourselves.
+func Findings(uses map[string]int, revoked ring.Revocations) (findings []check.Finding) {
+	for _, gone := range revoked {
+		if count := uses[gone.ID]; count > 0 {
+			findings = append(findings, check.Key(check.RevokedHeld, check.KeyArgs{Key: gone.ID, Why: strconv.Itoa(count)}).Finding)
+		}
+	}
+	return findings
+}
+
+// ask has the token controller that leads fill a Secret of an account, and deletes that again. name is "" if none has filled
+// it within fillTimeout.
+func ask(ctx context.Context, client kubernetes.Interface, namespace, account string) (keyID, name string, err error) {
+	const what = "see with which key the token controller signs"
+	limited, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	secrets := client.CoreV1().Secrets(namespace)
+	secret, err := secrets.Create(limited, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "sa-controller-manager-key-probe-" + utilrand.String(8), Annotations: map[string]string{corev1.ServiceAccountNameKey: account},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+	}, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	if err != nil {
+		return "", "", fmt.Errorf("%s: create a token Secret: %w", what, err)
+	}
+	defer func() {
+		deleting, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillTimeout)
+		defer cancel()
+		if failed := secrets.Delete(deleting, secret.Name, metav1.DeleteOptions{}); err == nil && failed != nil {
+			err = fmt.Errorf("delete secret %s/%s, whose token is valid while it exists: %w", namespace, secret.Name, failed)
+		}
+	}()
+	changes, err := secrets.Watch(limited, metav1.SingleObject(secret.ObjectMeta))
+	if err != nil {
+		return "", "", fmt.Errorf("%s: watch a token Secret: %w", what, err)
+	}
+	defer changes.Stop()
+	for len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+		changed, open := <-changes.ResultChan()
+		if !open {
+			return "", "", context.Cause(ctx)
+		}
+		if now, is := changed.Object.(*corev1.Secret); is {
+			secret = now
+		}
+	}
+	token, err := tokens.Inspect(string(secret.Data[corev1.ServiceAccountTokenKey]))
+	return token.KeyID, leading(ctx, client, writerOf(secret)), err
+}
+
+// writerOf returns the field manager that has filled a Secret.
+func writerOf(secret *corev1.Secret) string {
+	for _, entry := range secret.ManagedFields {
+		if entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+corev1.ServiceAccountTokenKey+`"`) {
+			return entry.Manager
+		}
+	}
+	return "a token controller"
+}
+
+// leading adds the host on which a controller manager leads, if its Lease has the usual name.
+func leading(ctx context.Context, client kubernetes.Interface, name string) string {
+	lease, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+	if err != nil || lease.Spec.HolderIdentity == nil {
+		return name
+	}
+	host, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	return name + " on host " + host
+}

@@ -1,0 +1,89 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kcm
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// TestAsk: whatever the answer is, no Secret is left, unless that is said.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"}}
+	lease.Spec.HolderIdentity = new("cp-2_b2b6")
+	fails := func(verb string) func(*fake.Clientset) {
+		return func(client *fake.Clientset) {
+			client.PrependReactor(verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
+		}
+	}
+	for name, tc := range map[string]struct {
+		by     string // the field manager that fills it, "" for none
+		lease  *coordinationv1.Lease
+		change func(*fake.Clientset)
+		want   string
+		err    string
+	}{
+		"Leading": {by: "kube-controller-manager", lease: lease, want: "kube-controller-manager on host cp-2"},
+		"NoLease": {by: "kube-controller-manager", want: "kube-controller-manager"},
+		"Nobody":  {},
+		"Refused": {change: fails("create"), err: "see with which key the token controller signs: create a token Secret: no"},
+		"Left":    {by: "k3s", change: fails("delete"), want: "k3s", err: "whose token is valid while it exists: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := fake.NewClientset()
+			if tc.lease != nil {
+				client = fake.NewClientset(tc.lease)
+			}
+			client.PrependWatchReactor("secrets", filling(t, client, tc.by))
+			if tc.change != nil {
+				tc.change(client)
+			}
+			keyID, signer, err := ask(t.Context(), client, "kube-system", "default")
+			if signer != tc.want || (keyID == "") != (tc.by == "") || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("key %q of %q, %v; want %q, %q", keyID, signer, err, tc.want, tc.err)
+			}
+			secrets, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})
+			testutil.Must(t, err)
+			if left := len(secrets.Items) > 0; left != strings.Contains(tc.err, "while it exists") {
+				t.Errorf("a Secret is left: %t", left)
+			}
+		})
+	}
+}
+
+// filling has a token controller fill the Secret that is watched. Without one the watch ends.
+func filling(t *testing.T, client *fake.Clientset, by string) clienttesting.WatchReactionFunc {
+	return func(action clienttesting.Action) (bool, watch.Interface, error) {
+		if by == "" {
+			return true, watch.NewEmptyWatch(), nil
+		}
+		resource, namespace := action.GetResource(), action.GetNamespace()
+		watching, err := client.Tracker().Watch(resource, namespace)
+		testutil.Must(t, err)
+		name, _ := action.(clienttesting.WatchAction).GetWatchRestrictions().Fields.RequiresExactMatch("metadata.name")
+		object, err := client.Tracker().Get(resource, namespace, name)
+		testutil.Must(t, err)
+		secret := object.(*corev1.Secret).DeepCopy()
+		secret.Data = map[string][]byte{
+			corev1.ServiceAccountTokenKey: []byte(controllertest.Token(t, testkeys.P256(), controllertest.UID, "mine")),
+		}
+		testutil.Must(t, client.Tracker().Update(resource, secret, namespace, metav1.UpdateOptions{FieldManager: by}))
+		return true, watching, nil
+	}
+}

@@ -1,0 +1,233 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package permissions
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
+	"sa-controller-manager/test/tokenload"
+)
+
+// signerWorld is a stock kube-controller-manager and a kube-apiserver with its own ServiceAccount plugin, whose tokens our
+// signer signs, which has the permissions of "preflight signer -o grant" and no others.
+type signerWorld struct {
+	*world
+
+	signer     *devcluster.Manager
+	kubeconfig string
+	ring       string
+	party      *tokenload.Party
+	bound      []tokenload.Token
+	ofSecrets  []tokenload.Token
+}
+
+func newSignerWorld(t *testing.T) *signerWorld {
+	t.Helper()
+	w := &signerWorld{}
+	w.world = &world{testcluster.New(t, devcluster.Options{
+		ExternalSigner: true, APIServerFlags: map[string][]string{"disable-admission-plugins": nil},
+		BeforeAPIServer: func(c *devcluster.Cluster) (err error) {
+			w.ring = "--service-account-key-ring=" + filepath.Join(c.Dir(), "keys", "ring.json")
+			if w.kubeconfig, _, err = c.Identity(manifests.User); err != nil {
+				return err
+			}
+			if _, err = testcluster.Binary(t).Run(t.Context(), "keys", "init", w.ring, "--from-private-key-file="+c.SigningKeyFile()); err != nil {
+				return err
+			}
+			w.signer, err = testcluster.Binary(t).StartSigner(c, w.ring, "--kubeconfig="+w.kubeconfig, "--authentication-kubeconfig="+w.kubeconfig,
+				"--authorization-kubeconfig="+w.kubeconfig, "--external-signer-refresh-hint=1s")
+			return err
+		},
+	})}
+	var err error
+	w.party, err = tokenload.NewParty("kube-apiserver", w.Cluster)
+	testutil.Must(t, err)
+	return w
+}
+
+// keys runs a command on the ring, as the administrator, and returns all that it prints.
+func (w *signerWorld) keys(t *testing.T, code int, words ...string) string {
+	t.Helper()
+	args := slices.Concat([]string{"keys"}, words, []string{w.ring})
+	if words[0] != "export" {
+		args = append(args, "--kubeconfig="+w.Kubeconfig())
+	}
+	return w.run(t, code, args...)
+}
+
+func (w *signerWorld) run(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(testcluster.Context(t), testcluster.Binary(t).Path, args...)
+	printed, err := command.CombinedOutput()
+	if command.ProcessState == nil || command.ProcessState.ExitCode() != code {
+		t.Fatalf("%v: %v, want exit code %d\n%s", args, err, code, printed)
+	}
+	return string(printed)
+}
+
+// active is the ID of the key that "keys list" prints as active.
+func (w *signerWorld) active(t *testing.T) string {
+	t.Helper()
+	printed, err := testcluster.Binary(t).Run(t.Context(), "keys", "list", w.ring)
+	testutil.Must(t, err)
+	found := regexp.MustCompile(`(?m)^(\S+) +\S+ +active `).FindSubmatch(printed)
+	if found == nil {
+		t.Fatalf("no key is active:\n%s", printed)
+	}
+	return string(found[1])
+}
+
+// judge has kube-apiserver issue a token that a key must have signed, and review all valid ones.
+func (w *signerWorld) judge(t *testing.T, keyID string) {
+	t.Helper()
+	testcluster.Poll(t, "a token of key "+keyID, func() error {
+		token, err := w.party.Request(t.Context())
+		if err == nil && token.KeyID != keyID {
+			err = fmt.Errorf("%s signs", token.KeyID)
+		}
+		if err == nil {
+			w.bound = append(w.bound, token)
+		}
+		return err
+	})
+	for _, token := range slices.Concat(w.bound, w.ofSecrets) {
+		testcluster.Poll(t, "the review of a valid token", func() error { return w.party.Review(t.Context(), token) })
+	}
+}
+
+// fill has kube-controller-manager fill a Secret, with a key.
+func (w *signerWorld) fill(t *testing.T, name, keyID string) {
+	t.Helper()
+	w.CreateSecret(t, testcluster.TokenSecret("default", name, "default"))
+	w.filled(t, name, keyID)
+}
+
+func (w *signerWorld) filled(t *testing.T, name, keyID string) {
+	t.Helper()
+	token, err := tokenload.Of(string(w.AwaitFilled(t, "default", name).Data[corev1.ServiceAccountTokenKey]))
+	testutil.Must(t, err)
+	if token.KeyID != keyID {
+		t.Errorf("the token of secret %s is of key %s, want %s", name, token.KeyID, keyID)
+	}
+	w.ofSecrets = append(w.ofSecrets, token)
+}
+
+// TestSignerAlone: rotations beside a stock kube-controller-manager, whose key is the first one of the ring, and its leak.
+func TestSignerAlone(t *testing.T) {
+	w := newSignerWorld(t)
+	w.granted(t)
+	kcm := w.StartKCM(t)
+	w.AwaitAccounts(t, "default", "default")
+	w.AwaitAccounts(t, "kube-system", "default")
+	w.mounted(t)
+	first := w.active(t)
+	w.judge(t, first)
+	w.fill(t, "before", first)
+	for _, name := range []string{"after-1", "after-2"} {
+		w.keys(t, 0, "rotate", "--wait", "--cache-age=0s")
+		w.judge(t, w.active(t))
+		w.fill(t, name, first) // until it has another key file
+		w.judge(t, w.active(t))
+	}
+	w.pruned(t, first)
+
+	w.fill(t, "leaked", first)
+	const signs = "kube-controller-manager signs the tokens of Secrets with key "
+	leaked := slices.Concat(w.bound, w.ofSecrets)
+	w.bound, w.ofSecrets = nil, nil
+	if printed := w.keys(t, 1, "revoke", "--yes", first); !strings.Contains(printed, signs+first+", which is revoked") {
+		t.Errorf("revoked:\n%s", printed)
+	}
+	for _, token := range leaked {
+		if err := w.party.Review(t.Context(), token); (err != nil) != (token.KeyID == first) {
+			t.Errorf("a token of key %s after the revocation of %s: %v", token.KeyID, first, err)
+		}
+	}
+	if printed := w.keys(t, 2, "list"); !strings.Contains(printed, "1 token Secrets have a token of key "+first) {
+		t.Errorf("listed:\n%s", printed)
+	}
+
+	// What the command says: another key file, and a restart.
+	pki := t.TempDir()
+	w.keys(t, 0, "export", "--kubeadm="+pki)
+	testcluster.StopKCM(t, kcm)
+	w.StartKCM(t, "--service-account-private-key-file="+filepath.Join(pki, "sa.key"))
+	w.keys(t, 0, "revoke", "--yes", first)
+	w.PatchSecret(t, "default", "leaked", `{"data":{"token":null}}`)
+	w.filled(t, "leaked", w.active(t))
+	w.judge(t, w.active(t))
+	w.keys(t, 0, "list")
+}
+
+// granted applies what preflight prints, also the Secret that the process may not create, and wants it to be all.
+func (w *signerWorld) granted(t *testing.T) {
+	t.Helper()
+	testutil.Must(t, w.API.CoreV1().Secrets("kube-system").Delete(t.Context(), "sa-controller-manager-key-ring", metav1.DeleteOptions{}))
+	preflight := []string{"preflight", "signer", w.ring, "--service-account-issuer=" + w.Issuer(), "--kubeconfig=" + w.kubeconfig,
+		"--authentication-kubeconfig=" + w.kubeconfig, "--authorization-kubeconfig=" + w.kubeconfig}
+	printed := w.run(t, 2, append(preflight, "-o=grant")...)
+	w.kubectl(t, "apply", "-f", testutil.WriteFile(t, "grant.yaml", []byte(printed)))
+	directory, err := filepath.Abs("../../manifests/permissions/signer")
+	testutil.Must(t, err)
+	if changed := w.kubectl(t, "diff", "-k", directory); changed != "" {
+		t.Errorf("manifests/permissions/signer has something else:\n%s", changed)
+	}
+	testutil.Must(t, w.signer.Ready(testcluster.Context(t)))
+	w.run(t, 0, preflight...)
+	checks, err := w.signer.Get(t.Context(), "/readyz?verbose")
+	testutil.Must(t, err)
+	var names []string
+	for _, line := range regexp.MustCompile(`(?m)^\[\+\](\S+) `).FindAllStringSubmatch(checks, -1) {
+		names = append(names, line[1])
+	}
+	testutil.Check(t, "what runs", []string{
+		"external-signer", "client-certificate", "permissions", "caches", "watches", "key-store", "signing-key", "key-backends", "key-ring",
+		"leader-election",
+	}, names)
+}
+
+// mounted: the plugin is kube-apiserver's own.
+func (w *signerWorld) mounted(t *testing.T) {
+	t.Helper()
+	pod, err := w.API.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "stock"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}},
+	}, metav1.CreateOptions{})
+	testutil.Must(t, err)
+	if len(pod.Spec.Volumes) != 1 {
+		t.Errorf("volumes %v, want that of the token", pod.Spec.Volumes)
+	}
+}
+
+// pruned wants the first key to stay while kube-controller-manager signs with it, though no Secret has it.
+func (w *signerWorld) pruned(t *testing.T, first string) {
+	t.Helper()
+	for _, name := range []string{"before", "after-1", "after-2"} {
+		testutil.Must(t, w.API.CoreV1().Secrets("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+	w.ofSecrets = nil
+	printed, want := w.keys(t, 0, "prune", "--longest-token-lifetime=0s"), "Stays:      "+first+": kube-controller-manager still signs with key"
+	if !strings.Contains(printed, want) {
+		t.Errorf("pruned, want %q:\n%s", want, printed)
+	}
+	secrets, err := w.API.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{
+		FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken),
+	})
+	testutil.Must(t, err)
+	if len(secrets.Items) > 0 {
+		t.Errorf("the Secret of the command is left: %s", secrets.Items[0].Name)
+	}
+}

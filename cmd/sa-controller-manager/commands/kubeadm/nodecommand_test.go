@@ -56,7 +56,8 @@ func (p *controlPlane) takeover(t *testing.T, args ...string) clitest.Outcome {
 func (p *controlPlane) nodeFlags(t *testing.T) []string {
 	t.Helper()
 	return []string{
-		"--node-name=n", "--manifests-dir=" + p.config.ManifestsDir, "--kubeconfig=" + testutil.WriteFile(t, "kubeconfig", []byte(deadKubeconfig)),
+		"--node-name=n", "--manifests-dir=" + p.config.ManifestsDir,
+		"--kubeconfig=" + testutil.WriteFile(t, "kubeconfig", []byte(deadKubeconfig)),
 	}
 }
 

@@ -135,7 +135,8 @@ func (k *Carried) controllers(name string) (string, error) {
 // Notes name the flags that this version does not know.
 func (k *Carried) Notes() (notes []string) {
 	for _, flag := range k.Unknown {
-		notes = append(notes, fmt.Sprintf("Not taken over: %s of %s: this version knows neither the flag nor what it changes.", flag, ControllerManager))
+		notes = append(notes, fmt.Sprintf("Not taken over: %s of %s: this version knows neither the flag nor what it changes.",
+			flag, ControllerManager))
 	}
 	return notes
 }

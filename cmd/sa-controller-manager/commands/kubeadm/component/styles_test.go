@@ -105,7 +105,7 @@ func TestStyles(t *testing.T) {
 				"/etc/kubernetes/pki", "/system/secrets/kubernetes/kube-apiserver"),
 		},
 		"minikube": { // kubernetes/minikube pkg/minikube/bootstrapper/bsutil/testdata/v1.34/default.yaml, for kubeadm
-			manifest: strings.ReplaceAll(instead(plugins, plugins+",ServiceAccount,ResourceQuota"), "/etc/kubernetes/pki", "/var/lib/minikube/certs"),
+			manifest: strings.ReplaceAll(instead(plugins, plugins+",ServiceAccount"), "/etc/kubernetes/pki", "/var/lib/minikube/certs"),
 			refused:  "--enable-admission-plugins names ServiceAccount",
 		},
 		"minikubeWithoutIt": {manifest: strings.ReplaceAll(stock, "/etc/kubernetes/pki", "/var/lib/minikube/certs")},

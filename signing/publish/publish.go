@@ -73,7 +73,9 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 func (p *Publisher) mayReplace(ring *signing.Ring, jwks, discovery []byte) error {
 	if discovery == nil {
 		// After an interrupted pass there may be only a JWKS, with keys of ours.
-		if jwks != nil && !sharesKey(ring, jwks) {
+		published, err := signing.ParseJWKS(jwks)
+		ours := func(key signing.PublicKey) bool { return ring.Role(key.ID) != "" }
+		if jwks != nil && (err != nil || !slices.ContainsFunc(published, ours)) {
 			return errors.New("a JWKS with keys of another issuer is there")
 		}
 		return nil
@@ -88,9 +90,4 @@ func (p *Publisher) mayReplace(ring *signing.Ring, jwks, discovery []byte) error
 		return fmt.Errorf("the documents of another issuer, %.100q, are there", stored.Issuer)
 	}
 	return nil
-}
-
-func sharesKey(ring *signing.Ring, jwks []byte) bool {
-	published, err := signing.ParseJWKS(jwks)
-	return err == nil && slices.ContainsFunc(published, func(key signing.PublicKey) bool { return ring.Role(key.ID) != "" })
 }

@@ -124,6 +124,7 @@ func TestForgottenAPIServer(t *testing.T) {
 		w.must(w.Rotate(t.Context(), RotateOptions{Force: true, Without: []string{"cp-2"}}))
 		w.Clock = passing{w.clock, func() { w.renew("cp-2") }}
 		refusedWith(t, w.Rollback(t.Context(), []string{"cp-2"}), lives)
+		refusedWith(t, w.Next(t.Context(), Successor{Algorithm: "P-521"}, "cp-2"), lives) // it would fork the ring
 		_, err = w.Prune(t.Context(), "cp-2")
 		refusedWith(t, err, lives)
 		for i, command := range []func(without ...string) error{

@@ -228,6 +228,9 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 		return err
 	}
 	published, err := o.mayChange(ctx, state, check.Changes, without)
+	if err == nil && len(without) > 0 && o.Cluster != nil {
+		err = o.gone(ctx, without)
+	}
 	if err != nil {
 		return err
 	}

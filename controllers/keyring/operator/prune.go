@@ -63,15 +63,9 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 		return nil, err
 	}
 	uses, err := o.Cluster.Uses(ctx, state.Ring())
-	if err != nil {
-		return nil, err
-	}
-	servers, err := o.Cluster.SigningKeyIDs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	fills, err := o.Fills(ctx)
-	if err != nil {
+	servers, serversErr := o.Cluster.SigningKeyIDs(ctx)
+	fills, fillsErr := o.Fills(ctx)
+	if err := errors.Join(err, serversErr, fillsErr); err != nil {
 		return nil, err
 	}
 	follow := func(p *consistency.Published) error {

@@ -130,6 +130,9 @@ func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone ring
 		return nil, err
 	}
 	why := stands.Refuses(check.Makes, without...)
+	if why == nil && len(without) > 0 && o.Cluster != nil {
+		why = o.gone(ctx, without)
+	}
 	if why == nil {
 		why = o.claim(ctx, state, without)
 	}

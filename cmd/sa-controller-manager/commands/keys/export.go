@@ -31,8 +31,7 @@ func newExportCommand() *cobra.Command {
 with the key that signs. If another process has that, sa.key stays as it is; if that process is
 lost, --new-key writes a new RSA key, with which the components sign after "kubeadm handback":
 copy both files to the other nodes. Modes and owners stay; a new sa.key gets mode 0600.`,
-		Example: `  sa-controller-manager keys export --service-account-key-ring=ring.json --kubeadm`,
-		Args:    cli.NoArguments,
+		Args: cli.NoArguments,
 	}
 	o := &commandOptions{}
 	o.addRing(cmd.Flags())
@@ -64,8 +63,7 @@ not come from the ring that is here; with --kubeconfig also one that is older th
 that this host has used, or that has come from no ring that is published.
 
 The FILE has private keys. Remove it when it is imported.`,
-		Example: `  sa-controller-manager keys import --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json copy.json`,
-		Args:    cobra.ArbitraryArgs,
+		Args: cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)
 	cmd.Flags().BoolVar(&options.Join, "join-fork", options.Join, "The way out of a ring that was changed in two places: keep this one, "+

@@ -17,10 +17,7 @@ import (
 )
 
 const initExamples = `  # With the key that kube-controller-manager signs with.
-  sa-controller-manager keys init --service-account-key-ring=ring.json --from-private-key-file=sa.key
-
-  # A new cluster.
-  sa-controller-manager keys init --service-account-key-ring=ring.json --algorithm=P-256`
+  sa-controller-manager keys init --service-account-key-ring=ring.json --from-private-key-file=sa.key`
 
 // newInitCommand creates a key ring.
 func newInitCommand(client cli.ClientFunc) *cobra.Command {

@@ -35,10 +35,7 @@ A URL must be https. It is asked without credentials. Exit code: 2 if a key is n
 --check=cluster needs what the ClusterRole system:service-account-issuer-discovery grants.`
 
 const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
-  sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json
-
-  # Are the keys published by kube-apiserver as they should be?
-  sa-controller-manager keys jwks --service-account-private-key-file=sa.key --check=cluster --kubeconfig=admin.conf`
+  sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json`
 
 // checkTimeout is how long --check may take.
 const checkTimeout = 10 * time.Second

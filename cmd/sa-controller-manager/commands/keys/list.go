@@ -20,7 +20,6 @@ func newListCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Show the keys of a ring, where each is, and the command for the case that the file leaks. With
 --kubeconfig, --context or --master the cluster is asked which keys it accepts, which known
 hosts lack one, and how many token Secrets bear each. Nothing is changed.`,
-		Example: `  sa-controller-manager keys list --service-account-key-ring=ring.json --kubeconfig=admin.conf`,
 	}
 	o := newCommandOptions(cmd, client)
 	return o.runs(cmd, nil, func(_ context.Context, operator *operator.Operator) error {

@@ -28,7 +28,6 @@ rollback" may go back to it.
 
 What verifies with the key ring refuses tokens of a removed key. A kube-apiserver with key
 files of its own accepts them until it is restarted without the key.`,
-		Example: `  sa-controller-manager keys prune --service-account-key-ring=ring.json --longest-token-lifetime=8760h --dry-run`,
 	}
 	o := newCommandOptions(cmd, client)
 	o.asks = true

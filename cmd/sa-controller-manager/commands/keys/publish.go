@@ -32,8 +32,6 @@ func newPublishCommand() *cobra.Command {
 		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
 does all the time with the same flag, and print the JWKS. Documents of another issuer stay,
 unless --replace is given: then its relying parties refuse its tokens.`,
-		Example: `  sa-controller-manager keys publish --service-account-key-ring=ring.json \
-    --service-account-issuer=https://issuer.example.com --publish-keys=file:///srv/issuer`,
 		Args: cli.NoArguments,
 	}
 	o.addRing(cmd.Flags())

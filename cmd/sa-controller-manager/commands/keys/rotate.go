@@ -18,10 +18,7 @@ import (
 )
 
 const rotateExamples = `  # Sign with the next key, as soon as that breaks nothing.
-  sa-controller-manager keys rotate --service-account-key-ring=ring.json --kubeconfig=admin.conf --wait
-
-  # From a timer on one host, once a day: rotate every 90 days.
-  sa-controller-manager keys rotate --service-account-key-ring=ring.json --kubeconfig=admin.conf --if-older-than=2160h`
+  sa-controller-manager keys rotate --service-account-key-ring=ring.json --kubeconfig=admin.conf --wait`
 
 const rotateDescription = `Sign with the next key from now on. The active key is retired and verifies only; a new next
 key of the same kind is made. Then bring the ring to the other hosts, in any order.

@@ -132,10 +132,7 @@ func (f Finding) text() string {
 // Print writes findings with their numbers, in lines of so many columns at most, of any length for 0.
 func Print(w io.Writer, findings []Finding, columns int) {
 	for i, f := range findings {
-		title := fmt.Sprintf("%d. ", i+1)
-		if f.Check != "" {
-			title += f.Check + ": "
-		}
+		title := fmt.Sprintf("%d. %s", i+1, strings.TrimPrefix(f.Check+": ", ": "))
 		since := ""
 		if !f.Since.IsZero() {
 			since = f.Since.UTC().Format(time.RFC3339)

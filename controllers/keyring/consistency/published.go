@@ -158,6 +158,9 @@ func (e Entry) active(p Published) string {
 	return ""
 }
 
+// signs reports whether it is of a ring that has a key to sign with, as every ring of this program has.
+func (e Entry) signs() bool { return e.version() != "" && e.key(signing.Active) != "" }
+
 // renewAfter is when the entry is renewed: early while the next key is new, so that a command with a short --cache-age
 // need not wait for a minute.
 func (e Entry) renewAfter() time.Duration {

@@ -328,6 +328,13 @@ func TestForks(t *testing.T) {
 			t.Errorf("beside another cluster's: %s, %s signs", s.Forks(), s.Active())
 		}
 	}
+	empty := p
+	for i := range 4 { // they have come from one another, and would be the larger side
+		empty.Entries = append(slices.Clone(empty.Entries), Entry{Host: fmt.Sprint("x", i), History: []string{"1:x"}})
+	}
+	if s := Stand(own, empty); s.newest.Host != "cp-1" {
+		t.Errorf("the newest ring is that of %s, which has no key", s.newest.Host)
+	}
 	for i := range 100 {
 		forged := fmt.Sprint("x", i)
 		p.Entries = append(p.Entries, Entry{Host: forged, History: []string{"0:" + forged},

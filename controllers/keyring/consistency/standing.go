@@ -60,7 +60,7 @@ func Stand(file File, p Published, use ...ring.Key) *Standing {
 		s.newest.Host = file.Host
 	}
 	for _, entry := range p.Entries {
-		if entry.version() != "" && (s.newest.version() == "" || s.beats(entry, s.newest)) {
+		if entry.signs() && (s.newest.version() == "" || s.beats(entry, s.newest)) {
 			s.newest = entry
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Standing) beats(entry, other Entry) bool {
 // side counts the hosts whose rings and the one with this history have come from one another. One has it, published or not.
 func (s *Standing) side(history []string) (hosts int) {
 	for _, entry := range s.p.Entries {
-		if relate(ring.State{History: history}, entry) != apart {
+		if entry.signs() && relate(ring.State{History: history}, entry) != apart {
 			hosts++
 		}
 	}

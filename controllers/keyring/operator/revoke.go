@@ -52,13 +52,14 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 	state, fileErr := o.File.Read()
 	stands := consistency.Stand(consistency.File{Host: o.Host, State: state, Err: fileErr}, published)
 	ids := options.IDs
+	var unclear error
 	if options.Active {
 		var note string
 		if fetchErr != nil {
 			return nil, fmt.Errorf("it is not known which key signs: %w", fetchErr)
 		}
-		if ids, note, err = o.activeKey(stands, fileErr); err != nil {
-			return nil, err
+		if ids, note, unclear = o.activeKey(stands, fileErr); note == "" {
+			return nil, unclear
 		}
 		notes = append(notes, note)
 	}
@@ -77,7 +78,7 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 			return nil, err
 		}
 	}
-	errs := []error{fetchErr, o.edit(ctx, func(p *consistency.Published) error {
+	errs := []error{fetchErr, unclear, o.edit(ctx, func(p *consistency.Published) error {
 		p.Revoke(slices.Concat(state.Revoked, gone))
 		published = *p
 		return nil
@@ -100,7 +101,8 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 	return append(notes, left...), err
 }
 
-// activeKey returns the key that --active is for, none if that signs because another one has just been revoked.
+// activeKey returns the key that --active is for, none if that signs because another one was revoked. With a note and an error it is
+// not clear whether that has leaked, too: what earlier revocations have left to do is done.
 func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids []string, note string, err error) {
 	active, forks := stands.Active(), stands.Forks()
 	by, long := stands.ByRevocation(o.Clock.Now())
@@ -112,8 +114,8 @@ func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids [
 	case active == "":
 		return nil, "", cmp.Or(unknown, errors.New("no key signs: there is none left, or no key ring"))
 	case long:
-		return nil, "", ring.Refuse(fmt.Sprintf("nothing is revoked: key %s signs since another one was revoked, more than a day ago", active),
-			"if it has leaked too: keys revoke "+active)
+		return nil, "nothing more is revoked", ring.Refuse(fmt.Sprintf("key %s signs since another one was revoked, more than a day ago", active),
+			"if it has leaked too: keys revoke "+active+"; if not, nothing is left to do but what is named here")
 	case by:
 		return nil, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked", active), nil
 	}

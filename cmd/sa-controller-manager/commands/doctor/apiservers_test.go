@@ -105,7 +105,7 @@ func TestAPIServers(t *testing.T) {
 		"OneAway": {
 			reason:  "it hides nothing about the others",
 			objects: append(ha, published), change: with(newAPIServer(t, old, old), down),
-			want:    []string{"key-not-accepted: it lacks the key with which the process on host cp-1 signs"}, wantErr: second + ": ",
+			want: []string{"key-not-accepted: it lacks the key with which the process on host cp-1 signs"}, wantErr: second + ": ",
 		},
 		"OwnKey": {
 			reason:  "the second one has a key of its own",

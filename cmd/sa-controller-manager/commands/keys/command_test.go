@@ -82,6 +82,7 @@ func TestKeysCommands(t *testing.T) {
 		},
 		{[]string{"init", "--from-private-key-file=" + from}, 1, "is there already"},
 		{[]string{"list"}, 0, "ES384       retired   -"},
+		{[]string{"list"}, 0, "kube-apiserver was not asked about these keys: give --kubeconfig or --context.\n"},
 		{[]string{"list"}, 0, "If leaked:  sa-controller-manager keys revoke --service-account-key-ring=" + ring + " --yes " + rsaID + " "},
 		{[]string{"next"}, 0, "Nothing was changed: key "},
 		{[]string{"next", "--algorithm=P-256"}, 0, "ES256       next      file"},

@@ -25,6 +25,9 @@ hosts lack one, and how many token Secrets bear each. Nothing is changed.`,
 	o := newCommandOptions(cmd, client)
 	return o.runs(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
 		report, err := o.print(cmd, operator)
+		if err == nil && operator.Cluster == nil {
+			cmd.PrintErrln("kube-apiserver was not asked about these keys: give --kubeconfig or --context.")
+		}
 		if err == nil && len(report.Findings) > 0 {
 			return cli.ErrFindings
 		}

@@ -162,7 +162,8 @@ func TestDisk(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
 	for _, left := range []string{
-		"manifests/.kube-apiserver.yaml-1", "sa-controller-manager-patches/.kube-apiserver-sa-controller-manager+json.yaml-2", "sa-controller-manager-backup/.record.json-3",
+		"manifests/.kube-apiserver.yaml-1", "sa-controller-manager-patches/.kube-apiserver-sa-controller-manager+json.yaml-2",
+		"sa-controller-manager-backup/.record.json-3",
 	} {
 		p.write(t, left, nil)
 	}

@@ -25,9 +25,6 @@ With --apply-permissions, it also applies the roles, bindings and FlowSchemas of
 member of system:masters for ten minutes. It removes no rule, and leaves a role with the
 annotation rbac.authorization.kubernetes.io/autoupdate: "false" alone.`
 
-const kubeconfigExamples = `  # On a control-plane node
-  sa-controller-manager kubeadm kubeconfig --apply-permissions`
-
 // NewCommand returns the parent command with its subcommands.
 func NewCommand() *cobra.Command {
 	return cli.Parent(&cobra.Command{
@@ -42,11 +39,10 @@ func newKubeconfigCommand() *cobra.Command {
 	c := identity.NewConfig()
 	watch := false
 	cmd := &cobra.Command{
-		Use:     "kubeconfig",
-		Short:   "Write the kubeconfig that this program runs with",
-		Long:    kubeconfigDescription,
-		Example: kubeconfigExamples,
-		Args:    cli.NoArguments,
+		Use:   "kubeconfig",
+		Short: "Write the kubeconfig that this program runs with",
+		Long:  kubeconfigDescription,
+		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var p options.Problems
 			p.Positive("validity", c.Validity)

@@ -103,7 +103,8 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 		return nil, err
 	}
 	if len(problems) > 0 && !c.SkipKeyCheck {
-		return nil, fmt.Errorf("%w\nSee \"Before a handback\" in docs/rotation.md; kubeadm handback --skip-key-check continues without", errors.Join(problems...))
+		return nil, fmt.Errorf("%w\nSee \"Before a handback\" in docs/rotation.md; kubeadm handback --skip-key-check continues without",
+			errors.Join(problems...))
 	}
 	for _, one := range problems {
 		notes = append(notes, "Skipped: "+one.Error())

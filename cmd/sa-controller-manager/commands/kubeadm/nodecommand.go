@@ -35,11 +35,9 @@ plugin of kube-apiserver on this control-plane node, in steps: our static pod ("
 lines at the end of the two commands. Comments in their manifests are lost until a handback.
 
 kube-apiserver v1.37 and newer reads our webhook from files of the node, and calls it before it
-loses its plugin: it restarts twice. An older one gets it by URL if it is the only one; one of
-several keeps its plugin.
+loses its plugin: it restarts twice. An older one keeps its plugin.
 
-What the command does not understand it refuses before it changes anything. After a timeout the
-same command continues; "kubeadm handback" undoes everything. See docs/takeover.md.`
+After a timeout the same command continues; "kubeadm handback" undoes everything. See docs/takeover.md.`
 
 const takeoverExamples = `  # What would be done
   sa-controller-manager kubeadm takeover --dry-run
@@ -55,9 +53,6 @@ for byte. This works while kube-apiserver does not start, and whatever is wrong 
 The key files that the two components get back must hold the key that signs now and all keys
 that verify. After a rotation they may not: the command then names the key and changes nothing.
 See docs/rotation.md, and docs/uninstall.md for what remains.`
-
-const handbackExamples = `  # What would be done
-  sa-controller-manager kubeadm handback --dry-run`
 
 // nodeFlags are the flags of both commands.
 type nodeFlags struct {
@@ -244,11 +239,10 @@ func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags) error {
 func newHandbackCommand() *cobra.Command {
 	f := newNodeFlags(StepAPIServer, StepControllerManager, StepManager)
 	cmd := &cobra.Command{
-		Use:     "handback",
-		Short:   "Undo a takeover on this node",
-		Long:    handbackDescription,
-		Example: handbackExamples,
-		Args:    cli.NoArguments,
+		Use:   "handback",
+		Short: "Undo a takeover on this node",
+		Long:  handbackDescription,
+		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.locked(func() error { return f.run(cmd, Handback) })
 		},

@@ -181,17 +181,12 @@ func ownOptions(own staticpod.Command, names ...string) (*options.Options, error
 
 // startProblems returns what is wrong with a command line of this program without a subcommand.
 func startProblems(args []string) []error {
-	o, given, err := secureport.Parse(args)
+	o, _, err := secureport.Parse(args)
 	if err != nil {
 		return []error{err}
 	}
 	if secureport.Of(o).Serving.BindPort == 0 {
 		return []error{errors.New("--secure-port=0 leaves the kubelet no port to probe")}
-	}
-	for _, name := range []string{"help", "version"} {
-		if given.Lookup(name).Value.String() == "true" {
-			return []error{fmt.Errorf("--%s makes it print something and end", name)}
-		}
 	}
 	return o.Validate()
 }

@@ -159,11 +159,12 @@ func TestAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
-			if tc.data == "fifo" {
+			switch tc.data {
+			case "fifo":
 				testutil.Must(t, syscall.Mkfifo(p.dir+"/manifests/"+tc.file, 0o600))
-			} else if tc.data == "" {
+			case "":
 				testutil.Must(t, os.Symlink("/none", p.dir+"/manifests/"+tc.file))
-			} else {
+			default:
 				p.write(t, "manifests/"+tc.file, []byte(tc.data))
 			}
 			if tc.want != "" {

@@ -156,7 +156,8 @@ func TestUnused(t *testing.T) {
 	p.writeSteps(t, handback, all)
 	wantError(t, "kube-controller-manager is not handed back", p.config.unused(t.Context()), "runs in our process alone")
 	p.config.Steps = nil
-	p.remove(t, "sa-controller-manager-backup/record.json", "sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml")
+	p.remove(t, "sa-controller-manager-backup/record.json",
+		"sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml")
 	p.refuses(t, "another takeover", Takeover, "there is a last --service-account-private-key-file=, but no record")
 	p.refuses(t, "a handback", Handback, "there is a last --service-account-private-key-file=, but no record")
 }

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -124,7 +123,7 @@ func (s *status) text() string {
 		fmt.Fprintf(&b, "Our process:\n  %s\n", strings.Join(s.Command, "\n  "))
 	}
 	fmt.Fprintln(&b)
-	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	out := printers.Table(&b)
 	yes := map[bool]string{true: "yes", false: "no"}
 	fmt.Fprintln(out, "COMPONENT\tTAKEN OVER\tBACKUP\tPATCH")
 	for _, one := range s.Components {

@@ -154,7 +154,8 @@ func TestThereAndBack(t *testing.T) {
 		"OurManifestIsGone":      {added: files, since: without(ownFile)},
 		"OurManifestIsDamaged":   {added: files, since: func(t *testing.T, p *controlPlane) { p.write(t, ownFile, []byte("kind: [")) }},
 		"TheBackupsAreGone": {
-			edits: optOut, added: files, since: without("sa-controller-manager-backup/kube-controller-manager.yaml", "sa-controller-manager-backup/kube-apiserver.yaml"),
+			edits: optOut, added: files, since: without("sa-controller-manager-backup/kube-controller-manager.yaml",
+				"sa-controller-manager-backup/kube-apiserver.yaml"),
 		},
 		"OurLineIsEdited": {
 			reason: "the operator has put a plugin of its own beside ours", added: files,
@@ -382,13 +383,15 @@ func TestPlan(t *testing.T) {
 	const (
 		record        = "sa-controller-manager-backup/record.json"
 		copied        = "sa-controller-manager/static/config/admission.yaml"
-		apiServerAway = "kube-apiserver: +sa-controller-manager-backup/kube-apiserver.yaml +" + copied + " ~" + record + " +" + apiServerPatch + " ~" + apiServerFile
-		apiServerOff  = "kube-apiserver: ~" + record + " ~" + apiServerPatch + " ~" + apiServerFile
-		kcmAway       = "kube-controller-manager: +sa-controller-manager-backup/kube-controller-manager.yaml +" + record +
+		apiServerAway = "kube-apiserver: +sa-controller-manager-backup/kube-apiserver.yaml +" + copied + " ~" + record + " +" +
+			apiServerPatch + " ~" + apiServerFile
+		apiServerOff = "kube-apiserver: ~" + record + " ~" + apiServerPatch + " ~" + apiServerFile
+		kcmAway      = "kube-controller-manager: +sa-controller-manager-backup/kube-controller-manager.yaml +" + record +
 			" +sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml ~" + kcmFile
 		apiServerBack = "kube-apiserver: ~" + apiServerFile + " -" + apiServerPatch + " -" + copied + " ~" + record
-		kcmBack       = "kube-controller-manager: ~" + kcmFile + " -sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml -" + record
-		ownAway       = "manager: -" + ownFile
+		kcmBack       = "kube-controller-manager: ~" + kcmFile +
+			" -sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml -" + record
+		ownAway = "manager: -" + ownFile
 	)
 	another := func(t *testing.T, p *controlPlane) { p.write(t, ownFile, staticpodtest.Own([]string{theKey})) }
 	// As an operator stops kube-controller-manager, and as the command has it.
@@ -403,7 +406,8 @@ func TestPlan(t *testing.T) {
 		"Stock": {want: []string{"manager: +" + ownFile, kcmAway, apiServerAway, apiServerOff}},
 		"OurManifestIsAnother": {
 			reason: "the operator's, which registers nothing", prepare: another,
-			want: []string{"manager:", kcmAway, "kube-apiserver: +sa-controller-manager-backup/kube-apiserver.yaml ~" + record + " +" + apiServerPatch},
+			want: []string{"manager:", kcmAway, "kube-apiserver: +sa-controller-manager-backup/kube-apiserver.yaml ~" + record +
+				" +" + apiServerPatch},
 		},
 		"Rewrite": {
 			prepare: func(t *testing.T, p *controlPlane) {
@@ -418,7 +422,8 @@ func TestPlan(t *testing.T) {
 				p.write(t, apiServerFile, replaced(t, writtenAgain(t, "v1.36"), "--allow-privileged=true", "--allow-privileged=false"))
 			},
 			want: []string{
-				"manager:", "kube-controller-manager:", "kube-apiserver: ~sa-controller-manager-backup/kube-apiserver.yaml ~" + record + " ~" + apiServerPatch +
+				"manager:", "kube-controller-manager:",
+				"kube-apiserver: ~sa-controller-manager-backup/kube-apiserver.yaml ~" + record + " ~" + apiServerPatch +
 					" ~" + apiServerFile, apiServerOff,
 			},
 		},

@@ -96,6 +96,9 @@ func run(cmd *cobra.Command, o *options.Options, client cli.ClientFunc, output s
 		if grants, err = report.Grants(rules); err == nil {
 			_, err = io.WriteString(cmd.OutOrStdout(), grants)
 		}
+		if grants == "" { // there is nothing to apply for a user whom the manifests do not name
+			check.Print(cmd.ErrOrStderr(), findings, 0)
+		}
 	} else {
 		printed := newReport(report, rules, findings)
 		err = printers.Document(cmd.OutOrStdout(), output, printed, printed.table)

@@ -9,6 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
@@ -68,5 +75,24 @@ func TestPreflightWithoutAnswer(t *testing.T) {
 	got := clitest.Run(t, NewCommand(cli.ConnectAsManager), "--master=http://127.0.0.1:1")
 	if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, "Error: ask kube-apiserver for its version: ") {
 		t.Errorf("%+v, want code 1 and an error that says what was asked", got)
+	}
+}
+
+// TestGrantOfAnotherUser: there is nothing to apply, which must not look as if all were granted.
+func TestGrantOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	client := clitest.NewKubeClient(func(string) string { return `{"gitVersion":"v1.37.2"}` })
+	client.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authenticationv1.SelfSubjectReview{
+			Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "jane"}},
+		}, nil
+	})
+	client.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authorizationv1.SelfSubjectAccessReview{}, nil
+	})
+	connect := func(*options.Connection) (kubernetes.Interface, error) { return client, nil }
+	got := clitest.Run(t, NewCommand(connect), "-o=grant")
+	if got.Code != cli.ExitFindings || got.Stdout != "" || !strings.Contains(got.Stderr, `user "jane" lacks permissions`) {
+		t.Errorf("%+v, want code 2 and the findings on standard error", got)
 	}
 }

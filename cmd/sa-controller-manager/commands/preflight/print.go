@@ -53,12 +53,8 @@ func (r *report) table() string {
 	out := printers.Table(&b)
 	fmt.Fprintln(out, "ANSWER\tVERB\tRESOURCE\tNAMESPACE\tNAME\tFOR")
 	for _, p := range r.Permissions {
-		var parts []string
-		for _, part := range p.For {
-			parts = append(parts, string(part))
-		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Answer, p.Verb, cmp.Or(p.Path, p.FullResource()), cmp.Or(p.Namespace, "*"),
-			cmp.Or(p.Name, "*"), strings.Join(parts, ","))
+			cmp.Or(p.Name, "*"), strings.ReplaceAll(strings.Trim(fmt.Sprint(p.For), "[]"), " ", ","))
 	}
 	out.Flush()
 	check.Print(&b, r.Findings, 0)

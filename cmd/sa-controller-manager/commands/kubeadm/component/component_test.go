@@ -230,7 +230,8 @@ func TestOurVolumeTwice(t *testing.T) {
 	f, err := f.Takeover(Changes{Files: true})
 	testutil.Must(t, err)
 	const mounts = "    volumeMounts:\n"
-	f.Manifest = bytes.Replace(f.Manifest, []byte(mounts), []byte(mounts+"    - mountPath: /mine\n      name: sa-controller-manager-config\n"), 1)
+	f.Manifest = bytes.Replace(f.Manifest, []byte(mounts), []byte(mounts+
+		"    - mountPath: /mine\n      name: sa-controller-manager-config\n"), 1)
 	const want = "without our changes: it has no volume sa-controller-manager-config, which its container mounts at /mine; take the mount out"
 	if _, _, err := f.Handback(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)

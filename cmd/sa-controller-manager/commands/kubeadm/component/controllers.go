@@ -51,6 +51,19 @@ func tokenController() replacedController {
 	return replacedController{options.ServiceAccountTokenController, "serviceaccount-token", ""}
 }
 
+// runsThere returns which of the controllers that we replace a kube-controller-manager runs.
+func runsThere(image string, command staticpod.Command) (running []replacedController) {
+	for _, one := range replacedControllers(image) {
+		if runsController(command.List(ControllersFlag), one) {
+			running = append(running, one)
+		}
+	}
+	if command.Last(KeyFlag) != "" {
+		running = append(running, tokenController())
+	}
+	return running
+}
+
 // controllersOff turns off the controllers that we replace.
 func controllersOff(m *staticpod.Manifest) (t Taken, err error) {
 	if err := supported(m.Image()); err != nil {

@@ -84,14 +84,10 @@ func onHosts(pods []corev1.Pod, component string) map[string]*corev1.Pod {
 
 // stockControllers returns what a kube-controller-manager runs and our process on its host, with this list, does too.
 func stockControllers(kcm *corev1.Pod, own []string) (names []string) {
-	command := PodCommand(kcm)
-	for _, controller := range replacedControllers(kcm.Spec.Containers[0].Image) {
-		if runsController(command.List(ControllersFlag), controller) && runsController(own, controller) {
+	for _, controller := range runsThere(kcm.Spec.Containers[0].Image, PodCommand(kcm)) {
+		if runsController(own, controller) {
 			names = append(names, controller.name)
 		}
-	}
-	if command.Last(KeyFlag) != "" && runsController(own, tokenController()) {
-		names = append(names, tokenController().name)
 	}
 	return names
 }

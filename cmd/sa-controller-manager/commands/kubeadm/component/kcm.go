@@ -135,7 +135,8 @@ func (k *Carried) controllers(name string) (string, error) {
 // Notes name the flags that this version does not know.
 func (k *Carried) Notes() (notes []string) {
 	for _, flag := range k.Unknown {
-		notes = append(notes, fmt.Sprintf("Not taken over: %s of %s: this version knows neither the flag nor what it changes.", flag, ControllerManager))
+		notes = append(notes, fmt.Sprintf("Not taken over: %s of %s: this version knows neither the flag nor what it changes.",
+			flag, ControllerManager))
 	}
 	return notes
 }
@@ -146,18 +147,15 @@ func running(kcm *staticpod.Manifest, own staticpod.Command) (there, here []stri
 	if err != nil {
 		return nil, nil, err
 	}
+	for _, one := range runsThere(kcm.Image(), kcm.Command()) {
+		there = append(there, one.name)
+	}
 	for _, one := range replacedControllers(kcm.Image()) {
-		if runsController(kcm.Command().List(ControllersFlag), one) {
-			there = append(there, one.name)
-		}
 		if ours.Enabled(one.name) {
 			here = append(here, one.name)
 		}
 	}
 	token := tokenController().name
-	if kcm.Command().Last(KeyFlag) != "" {
-		there = append(there, token)
-	}
 	if own.Last(KeyFlag)+own.Last(KeyRingFlag) != "" && ours.Enabled(token) {
 		here = append(here, token)
 	}

@@ -27,6 +27,9 @@ func TestStyles(t *testing.T) {
 		first = "    - kube-apiserver\n"
 		allow = "    - --allow-privileged=true\n"
 		image = "image: registry.k8s.io/kube-apiserver:v1.37.2"
+		podIP = "    env:\n    - name: POD_IP\n      valueFrom:\n        fieldRef:\n          fieldPath: status.podIP\n"
+
+		plugins = "--enable-admission-plugins=NodeRestriction"
 	)
 	for name, tc := range map[string]struct{ manifest, refused string }{
 		// As editors and tools leave them.
@@ -63,31 +66,63 @@ func TestStyles(t *testing.T) {
 		},
 		"Cut": {manifest: stock[:900], refused: "the file may be cut off"},
 
-		// As distributions write them.
-		"kops": {
+		// As distributions write them: the stock manifest with what they have in its place, by REPOSITORY PATH. Canonical's k8s-snap
+		// has no static pods, and hosted control planes no files on a node.
+		"kops": { // kubernetes/kops nodeup/pkg/model/kube_apiserver.go
+			manifest: instead(first, "    - /usr/local/bin/kube-apiserver\n    args:\n"), refused: "it has args",
+		},
+		"gce": { // kubernetes/kubernetes cluster/gce/manifests/kube-apiserver.manifest, which is JSON
+			manifest: string(staticpodtest.JSON(t, []byte(instead(first, "    - /go-runner\n    - --log-file=/var/log/kube-apiserver.log\n"+
+				"    - --also-stdout=false\n    - --redirect-stderr=true\n    - /usr/local/bin/kube-apiserver\n")))),
+			refused: `its command runs "go-runner"`,
+		},
+		"rke2": { // rancher/rke2 pkg/podtemplate/podtemplate.go
+			manifest: instead(first, "    - kube-apiserver\n    args:\n"), refused: "it has args",
+		},
+		"OpenShift": { // openshift/cluster-kube-apiserver-operator bindata/assets/kube-apiserver/pod.yaml
+			manifest: strings.Replace(instead(first, "    - /bin/bash\n    - -ec\n    args:\n    - exec hyperkube kube-apiserver\n"),
+				"  containers:\n", "  containers:\n  - {image: x, name: kube-apiserver-cert-syncer}\n"+
+					"  - {image: x, name: kube-apiserver-cert-regeneration-controller}\n  - {image: x, name: kube-apiserver-insecure-readyz}\n"+
+					"  - {image: x, name: kube-apiserver-check-endpoints}\n", 1),
+			refused: "it has 5 containers",
+		},
+		"Typhoon": { // poseidon/terraform-render-bootstrap resources/static-manifests/kube-apiserver.yaml
+			manifest: strings.ReplaceAll(strings.Replace(instead("--advertise-address=172.18.0.2", "--advertise-address=$(POD_IP)"),
+				"    "+image, podIP+"    "+image, 1), "mountPath: /etc/kubernetes/pki", "mountPath: /etc/kubernetes/secrets"),
+		},
+		"TyphoonOfOld": { // the same, of its first versions
+			manifest: instead(first, "    - /hyperkube\n    - kube-apiserver\n"), refused: `its command runs "hyperkube"`,
+		},
+		"bootkube": { // poseidon/terraform-render-bootstrap resources/manifests/kube-apiserver.yaml
+			manifest: instead("kind: Pod", "kind: DaemonSet"), refused: `its kind is "DaemonSet"`,
+		},
+		"Kamaji": { // clastix/kamaji internal/builders/controlplane/deployment.go
+			manifest: instead("kind: Pod", "kind: Deployment"), refused: `its kind is "Deployment"`,
+		},
+		"Talos": { // siderolabs/talos internal/app/machined/pkg/controllers/k8s/internal/k8stemplates/testdata/apiserver-minimal.yaml
+			manifest: strings.ReplaceAll(strings.Replace(strings.Replace(instead(first, "    - /usr/local/bin/kube-apiserver\n"),
+				"    "+image, podIP+"    "+image, 1), "  volumes:\n", "  volumes:\n  - emptyDir:\n      medium: Memory\n    name: run\n", 1),
+				"/etc/kubernetes/pki", "/system/secrets/kubernetes/kube-apiserver"),
+		},
+		"minikube": { // kubernetes/minikube pkg/minikube/bootstrapper/bsutil/testdata/v1.34/default.yaml, for kubeadm
+			manifest: strings.ReplaceAll(instead(plugins, plugins+",ServiceAccount"), "/etc/kubernetes/pki", "/var/lib/minikube/certs"),
+			refused:  "--enable-admission-plugins names ServiceAccount",
+		},
+		"minikubeWithoutIt": {manifest: strings.ReplaceAll(stock, "/etc/kubernetes/pki", "/var/lib/minikube/certs")},
+		"kubeone": { // kubermatic/kubeone pkg/kubeflags/data.go, for kubeadm
+			manifest: instead(plugins, "--enable-admission-plugins=NamespaceLifecycle,LimitRanger,ServiceAccount,ResourceQuota"),
+			refused:  "--enable-admission-plugins names ServiceAccount",
+		},
+		"kubespray": { // kubernetes-sigs/kubespray roles/kubernetes/control-plane/templates/kubeadm-config.v1beta4.yaml.j2
+			manifest: strings.ReplaceAll(stock, "/etc/kubernetes/pki", "/etc/kubernetes/ssl"),
+		},
+
+		"Shell": {
 			manifest: instead(first, "    - /bin/sh\n    - -c\n    - mkfifo /tmp/pipe; kube-apiserver --allow-privileged=true\n"),
 			refused:  `its command runs "sh"`,
 		},
-		"kops-1.30": {
-			manifest: instead(first, "    - /go-runner\n    - --log-file=/var/log/kube-apiserver.log\n    - /usr/local/bin/kube-apiserver\n"),
-			refused:  `its command runs "go-runner"`,
-		},
-		"rke2": {manifest: instead(first, "    - kube-apiserver\n    args:\n"), refused: "it has args"},
-		"OpenShift": {
-			manifest: instead("    name: kube-apiserver\n", "    name: kube-apiserver\n  - image: x\n    name: kube-apiserver-cert-syncer\n"),
-			refused:  "it has 2 containers",
-		},
-		"OpenShiftHyperkube": {
-			manifest: instead(first, "    - /bin/bash\n    - -ec\n    - exec hyperkube kube-apiserver --openshift-config=x\n"),
-			refused:  `its command runs "bash"`,
-		},
-		"hyperkube":   {manifest: instead(first, "    - /hyperkube\n    - kube-apiserver\n"), refused: `its command runs "hyperkube"`},
-		"bootkube":    {manifest: instead("kind: Pod", "kind: DaemonSet"), refused: `its kind is "DaemonSet"`},
 		"v1.29":       {manifest: instead(image, "image: registry.k8s.io/kube-apiserver:v1.29.16"), refused: "is too old: v1.30 is the oldest"},
 		"v1.33":       {manifest: instead(image, "image: registry.k8s.io/kube-apiserver:v1.33.1"), refused: "with an external signer"},
-		"Talos":       {manifest: instead(first, "    - /usr/local/bin/kube-apiserver\n")},
-		"minikube":    {manifest: strings.ReplaceAll(stock, "/etc/kubernetes/pki", "/var/lib/minikube/certs")},
-		"kubespray":   {manifest: strings.ReplaceAll(stock, "/etc/kubernetes/pki", "/etc/kubernetes/ssl")},
 		"Proxy":       {manifest: instead("    "+image, "    env:\n    - {name: HTTPS_PROXY, value: \"http://proxy:3128\"}\n    "+image)},
 		"HostAliases": {manifest: instead("  hostNetwork: true\n", "  hostAliases: [{ip: 10.0.0.1, hostnames: [idp]}]\n  hostNetwork: true\n")},
 		"OwnSigner": {
@@ -99,6 +134,11 @@ func TestStyles(t *testing.T) {
 		"KCMCSV": {
 			manifest: strings.Replace(kcm, "--controllers=*,bootstrapsigner,tokencleaner", `'--controllers="*","bootstrapsigner"'`, 1),
 			refused:  "without double quotes",
+		},
+		"KCMTalos": { // controller-manager.yaml beside the one above
+			manifest: strings.NewReplacer("    - kube-controller-manager\n", "    - /usr/local/bin/kube-controller-manager\n",
+				"--controllers=*,bootstrapsigner,tokencleaner", "--controllers=*,tokencleaner",
+				"--use-service-account-credentials=true", "--use-service-account-credentials").Replace(kcm),
 		},
 		"KCMAllowList": {manifest: strings.Replace(kcm, "--controllers=*,bootstrapsigner,tokencleaner", "--controllers=deployment", 1)},
 	} {

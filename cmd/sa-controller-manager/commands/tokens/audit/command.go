@@ -164,8 +164,8 @@ func (o *commandOptions) validate() []error {
 	if o.failOn != nil && len(o.failOn) == 0 {
 		p.Add("fail-on", "", "must name a finding")
 	}
-	o.judges(&p, "finding", o.filter.Findings)
-	o.judges(&p, "fail-on", o.failOn)
+	o.evaluates(&p, "finding", o.filter.Findings)
+	o.evaluates(&p, "fail-on", o.failOn)
 	if _, err := labels.Parse(o.filter.Selector); err != nil {
 		p.Add("selector", o.filter.Selector, "must be a label selector, such as app=shop")
 	}
@@ -174,8 +174,8 @@ func (o *commandOptions) validate() []error {
 	return append(p, o.keys.Validate()...)
 }
 
-// judges refuses findings that no token can have with these flags.
-func (o *commandOptions) judges(p *options.Problems, flag string, findings []string) {
+// evaluates refuses findings that no token can have with these flags.
+func (o *commandOptions) evaluates(p *options.Problems, flag string, findings []string) {
 	asks := func(finding Finding) bool { return slices.Contains(findings, string(finding)) }
 	if !o.reach && (asks(ClusterAdmin) || asks(SecretsReader)) {
 		p.Add(flag, strings.Join(findings, ","), "needs --reach")

@@ -207,8 +207,7 @@ func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 	case usage.Signer != "":
 		return &Refusal{
 			Reason: fmt.Sprintf("%s still signs with %s", usage.Signer, keyText(key)),
-			Remedy: "bring the ring there; write the key files of one that has some (keys export --kubeadm) and restart it; the life of " +
-				"its tokens is counted from then on",
+			Remedy: "bring the ring there, or its keys (keys export --kubeadm) and restart it; the life of its tokens counts from then",
 			Later: true,
 		}
 	case usage.Secrets != 0:

@@ -20,11 +20,9 @@ func newPruneCommand(client cli.ClientFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove retired keys that nothing needs any more",
-		Long: `Remove retired keys. A key stays while a token Secret has its key ID, while the token
-controller that leads signs with it (it gets a Secret to fill, which is deleted again; a dry
-run does not ask), while a bound token of it may be valid (--longest-token-lifetime after it
-was first seen that no host and no kube-apiserver signs with it), and for a day while "keys
-rollback" may go back to it.
+		Long: `Remove retired keys. A key stays while a token Secret has its ID, or kube-controller-manager,
+which is given one to fill, signs with it; while a bound token may be valid (--longest-token-lifetime
+after no host and no kube-apiserver signs with it), and for a day for "keys rollback".
 
 What verifies with the key ring refuses tokens of a removed key. A kube-apiserver with key
 files of its own accepts them until it is restarted without the key.`,
@@ -57,9 +55,8 @@ func newRevokeCommand(client cli.ClientFunc) *cobra.Command {
 if that is named too, a new one. --active may be run again: then it checks what is left to do.
 
 The revocation is published first, and every host with the external signer follows without a
-copy. The exit code is 0 when each known kube-apiserver was asked and none has the keys, and
-kube-controller-manager, which gets a Secret to fill, signs with another one. What is left to
-do is printed. On a terminal the command asks for confirmation.`,
+copy. The exit code is 0 when no known kube-apiserver has the keys, and kube-controller-manager,
+which is given a Secret to fill, signs with none. On a terminal the command asks for confirmation.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)

@@ -73,12 +73,19 @@ func (f Finding) About(objects []string) []Finding {
 // WithFlags puts the flags that lead to the cluster into the commands of findings, each after a blank.
 func WithFlags(findings []Finding, flags string) []Finding {
 	for i := range findings {
-		findings[i].Remedy = strings.ReplaceAll(findings[i].Remedy, "{flags}", flags)
+		findings[i].Remedy = withFlags(findings[i].Remedy, flags)
 		for j, command := range findings[i].Commands {
-			findings[i].Commands[j] = strings.ReplaceAll(command, "{flags}", flags)
+			findings[i].Commands[j] = withFlags(command, flags)
 		}
 	}
 	return findings
+}
+
+func withFlags(text, flags string) string {
+	if strings.Contains(text, "kubectl") { // it has another name for it
+		flags = strings.ReplaceAll(flags, " --master=", " --server=")
+	}
+	return strings.ReplaceAll(text, "{flags}", flags)
 }
 
 // Result is what a check has found.

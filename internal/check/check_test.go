@@ -58,3 +58,16 @@ func TestKeyFacts(t *testing.T) {
 		}
 	}
 }
+
+// TestWithFlags: a command can be pasted, also one of kubectl, which has no --master.
+func TestWithFlags(t *testing.T) {
+	t.Parallel()
+	const flags = " --kubeconfig=k --master=https://a"
+	got := WithFlags([]Finding{{
+		Remedy: "run: sa-controller-manager keys list{flags}", Commands: []string{"kubectl{flags} get pods", "kubectl get pods{flags}"},
+	}}, flags)
+	want := []Finding{{Remedy: "run: sa-controller-manager keys list" + flags, Commands: []string{
+		"kubectl --kubeconfig=k --server=https://a get pods", "kubectl get pods --kubeconfig=k --server=https://a",
+	}}}
+	testutil.Check(t, "findings", want, got)
+}

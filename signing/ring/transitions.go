@@ -208,7 +208,7 @@ func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 		return &Refusal{
 			Reason: fmt.Sprintf("%s still signs with %s", usage.Signer, keyText(key)),
 			Remedy: "bring the ring there, or its keys (keys export --kubeadm) and restart it; the life of its tokens counts from then",
-			Later: true,
+			Later:  true,
 		}
 	case usage.Secrets != 0:
 		return &Refusal{

@@ -155,7 +155,8 @@ func Version(ctx context.Context, client kubernetes.Interface) (string, error) {
 // Getter returns a function that reads a path of the API server.
 func Getter(client kubernetes.Interface) func(context.Context, string) ([]byte, error) {
 	return func(ctx context.Context, path string) ([]byte, error) {
-		answer := client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx)
+		// Some of them also come as protobuf, which clients prefer.
+		answer := client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json, */*").Do(ctx)
 		// Raw would leave the message of a refusal undecoded.
 		if err := answer.Error(); err != nil {
 			return nil, err

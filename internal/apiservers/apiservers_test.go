@@ -4,6 +4,9 @@
 package apiservers
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -66,6 +72,26 @@ func TestRecent(t *testing.T) {
 			testutil.Check(t, tc.reason, tc.want, recent(tc.leases, now))
 		})
 	}
+}
+
+func TestOwnAddress(t *testing.T) {
+	t.Parallel()
+	// kube-apiserver answers in the first format that is asked for.
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := `{"serverAddressByClientCIDRs":[{"serverAddress":"10.0.0.1:6443"}]}`
+		if strings.HasPrefix(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
+			answer = "k8s\x00"
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
+	})
+	testutil.Must(t, err)
+	got, err := OwnAddress(t.Context(), client)
+	testutil.Must(t, err)
+	testutil.Check(t, "by a client that prefers protobuf, as the commands do", "10.0.0.1:6443", got.String())
 }
 
 func TestReadLoaded(t *testing.T) {

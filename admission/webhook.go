@@ -191,15 +191,15 @@ func (w *Webhook) decide(ctx context.Context, request *Request, response *Respon
 }
 
 // concluded turns a decision into a response.
-func concluded(ctx context.Context, found envelope, request *Request, response *Response, err error) (*admissionv1.AdmissionReview, string) {
-	var answer *admissionv1.AdmissionReview
+func concluded(ctx context.Context, found envelope, request *Request, response *Response, err error) (
+	answer *admissionv1.AdmissionReview, outcome string) {
 	if err == nil {
 		answer, err = allowedReview(found, response)
 	}
 	if err != nil {
 		answer = refusedReview(found, response, err)
 	}
-	outcome := outcomeOf(response, err)
+	outcome = outcomeOf(response, err)
 	if logger := klog.FromContext(ctx).V(4); logger.Enabled() { // avoids building the arguments for each request
 		logger.Info("Decided an admission request", "operation", request.Operation,
 			"resource", request.groupResource(), "subResource", request.SubResource, "namespace", request.Namespace,

@@ -232,7 +232,8 @@ func TestWebhook(t *testing.T) {
 		},
 		"panic": {
 			reason: "it tells nothing of the object", plugin: mutates(panics(`{"secret":"hunter2"}`)),
-			want: "v1 uid=u-1 500 InternalError: Internal error occurred: the admission webhook panicked; the log of sa-controller-manager has the details",
+			want: "v1 uid=u-1 500 InternalError: Internal error occurred: the admission webhook panicked; the log of sa-controller-manager has " +
+				"the details",
 		},
 		"refusal": {
 			reason: "no patch is left", want: `v1 uid=u-1 403 Forbidden: pods "web" is forbidden: boom`,

@@ -44,7 +44,7 @@ func (p *ProbeResponder) Probe(request *admission.Request, response *admission.R
 	if awaited := p.awaited.Load(); awaited != nil && id == *awaited {
 		p.arrived.Store(&answer)
 	}
-	value, _ := json.Marshal(answer) // a string cannot fail
+	value, _ := json.Marshal(answer) //nolint:errchkjson // a string cannot fail
 	response.Patch = append(response.Patch, admission.PatchOperation{
 		Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(answerAnnotation, "/", "~1"), Value: value,
 	})

@@ -75,7 +75,7 @@ func provesAtAnyTime(t *testing.T, c *testcluster.ControlPlane) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(now.Add(tc.off).Sub(time.Now())) //nolint:forbidigo // this sets the clock
+				time.Sleep(time.Until(now.Add(tc.off))) //nolint:forbidigo // this sets the clock
 				err := keyprobe.Prove(t.Context(), clientAt(t, c.Config(), now), c.Issuer(), account, testkeys.Parse(tc.key))
 				if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) || keyprobe.IsRefusal(err) != tc.refuses {
 					t.Errorf("%s: %v, want %q, a refusal: %t", tc.reason, err, tc.want, tc.refuses)

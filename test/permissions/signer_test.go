@@ -219,7 +219,8 @@ func (w *signerWorld) pruned(t *testing.T, first string) {
 		testutil.Must(t, w.API.CoreV1().Secrets("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
 	w.ofSecrets = nil
-	printed, want := w.keys(t, 0, "prune", "--longest-token-lifetime=1s"), "Stays:      "+first+": kube-controller-manager still signs with key"
+	printed := w.keys(t, 0, "prune", "--longest-token-lifetime=1s")
+	want := "Stays:      " + first + ": kube-controller-manager still signs with key"
 	if !strings.Contains(printed, want) {
 		t.Errorf("pruned, want %q:\n%s", want, printed)
 	}

@@ -55,7 +55,8 @@ func TestAsk(t *testing.T) {
 				tc.change(client)
 			}
 			keyID, signer, err := ask(t.Context(), client, "kube-system", "default")
-			if signer != tc.want || (keyID == "") != (tc.by == "") || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			if signer != tc.want || (keyID == "") != (tc.by == "") || (err == nil) != (tc.err == "") ||
+				err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("key %q of %q, %v; want %q, %q", keyID, signer, err, tc.want, tc.err)
 			}
 			secrets, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})

@@ -25,9 +25,9 @@ import (
 	"sa-controller-manager/signing"
 )
 
-const description = `Print the claims and the key of a ServiceAccount token, and whether it is valid or why not. The token comes from a file or from standard input, with or without
-"Bearer " in front; never from an argument, because arguments are in the list of processes
-and in the history of the shell.
+const description = `Print the claims and the key of a ServiceAccount token, and whether it is valid or why not. The
+token comes from a file or from standard input, with or without "Bearer " in front; never from an
+argument, because arguments are in the list of processes and in the history of the shell.
 
 Keys come from files, from a JWKS, or with --cluster from kube-apiserver, which then also
 reviews the token (TokenReview) and decides. With that, it sets the label

@@ -131,7 +131,8 @@ func TestEvaluate(t *testing.T) {
 			reason: "an external signer may keep keys out of the JWKS", keys: 1, review: accepted, issuers: []string{"x"}, notes: 2,
 		},
 		"refused": {
-			reason: "its account is gone", review: &inspect.Review{TokenReviewStatus: authenticationv1.TokenReviewStatus{Error: "gone"}}, issuers: issuer, want: inspect.Invalid,
+			reason: "its account is gone", issuers: issuer, want: inspect.Invalid,
+			review:  &inspect.Review{TokenReviewStatus: authenticationv1.TokenReviewStatus{Error: "gone"}},
 			because: []string{"kube-apiserver refuses it: gone"},
 		},
 		"refused silently": {

@@ -73,3 +73,10 @@ func (p *Problems) Account(value string) {
 		p.Add("account", value, "must be a namespace and a name, such as kube-system/default")
 	}
 }
+
+// Asks reports a --context of a call that asks no cluster.
+func (p *Problems) Asks(cluster bool, context string) {
+	if !cluster && context != "" {
+		p.Add("context", context, "must be left out: this call asks no cluster")
+	}
+}

@@ -43,7 +43,7 @@ func (c *cluster) checkWebhook(ctx context.Context) (check.Result, error) {
 	case bound:
 		found.Note = "kube-apiserver calls it"
 	case tried.called:
-		found.Note = "not registered in the API, kube-apiserver calls it by its files"
+		found.Note = "not registered in the API; the kube-apiserver that was asked calls it by its files"
 	}
 	return found, err
 }

@@ -77,6 +77,7 @@ func (o *jwksOptions) validate(cmd *cobra.Command) []error {
 	if cmd.Flags().Changed("output") && o.check == "" {
 		p.Add("output", o.output.Format, "is for --check; a JWKS is always JSON")
 	}
+	p.Asks(o.check == AtCluster, o.connection.Context)
 	return append(p, o.keys.Validate()...)
 }
 

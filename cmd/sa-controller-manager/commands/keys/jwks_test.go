@@ -25,6 +25,7 @@ func TestJWKS(t *testing.T) {
 		stderr string
 	}{
 		"document":    {nil, 0, both, ""},
+		"idle context": {[]string{"--context=typo"}, 1, "", "Error: --context \"typo\" must be left out: this call asks no cluster\n"},
 		"idle format": {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
 		"same": {
 			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P384(), testkeys.P256()))}, 0, "KEY-ID...", "",

@@ -193,6 +193,7 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, options.StaticDirFlag, "",
 		"Act on the files of this host in this `directory`, that of the manager, instead of the API.")
+	cmd.MarkFlagsMutuallyExclusive("context", options.StaticDirFlag)
 	return cmd
 }
 

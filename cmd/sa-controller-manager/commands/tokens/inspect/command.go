@@ -114,6 +114,7 @@ func (o *commandOptions) validate() []error {
 		}
 	}
 	p.Positive("timeout", o.timeout)
+	p.Asks(o.cluster || o.jwks == keys.AtCluster, o.connection.Context)
 	return append(p, o.keys.Validate()...)
 }
 

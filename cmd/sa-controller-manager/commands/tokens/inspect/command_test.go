@@ -68,6 +68,7 @@ func TestInspectReads(t *testing.T) {
 		},
 		"missing file":     {"", []string{"testdata/none"}, nil, "read the token: open testdata/none: no such file or directory"},
 		"machine readable": {token, []string{key, "-o=json"}, nil, `"verdict": "valid"`},
+		"no cluster":       {token, []string{key, "--context=typo"}, nil, `--context "typo" must be left out: this call asks no cluster`},
 		"empty issuer":     {token, []string{"--service-account-issuer="}, nil, `--service-account-issuer "" must be an issuer`},
 		"plain HTTP":       {token, []string{"--jwks=http://example.com"}, nil, "get keys: want an https URL"},
 		"two files":        {"", []string{"a", "b"}, nil, "takes one file at most, got 2 arguments"},

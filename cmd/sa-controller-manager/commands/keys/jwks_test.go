@@ -24,9 +24,9 @@ func TestJWKS(t *testing.T) {
 		stdout string // in full, or its beginning with ...
 		stderr string
 	}{
-		"document":    {nil, 0, both, ""},
+		"document":     {nil, 0, both, ""},
 		"idle context": {[]string{"--context=typo"}, 1, "", "Error: --context \"typo\" must be left out: this call asks no cluster\n"},
-		"idle format": {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
+		"idle format":  {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
 		"same": {
 			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P384(), testkeys.P256()))}, 0, "KEY-ID...", "",
 		},

@@ -74,8 +74,9 @@ func (f Finding) About(objects []string) []Finding {
 func WithFlags(findings []Finding, flags string) []Finding {
 	for i := range findings {
 		findings[i].Remedy = withFlags(findings[i].Remedy, flags)
-		for j, command := range findings[i].Commands {
-			findings[i].Commands[j] = withFlags(command, flags)
+		commands := findings[i].Commands
+		for j := range commands {
+			commands[j] = withFlags(commands[j], flags)
 		}
 	}
 	return findings

@@ -123,6 +123,8 @@ func TestForgottenAPIServer(t *testing.T) {
 		w.Clock = passing{w.clock, func() {}}
 		w.must(w.Rotate(t.Context(), RotateOptions{Force: true, Without: []string{"cp-2"}}))
 		w.Clock = passing{w.clock, func() { w.renew("cp-2") }}
+		testutil.Check(t, "hosts that need not be looked at again", []string{"cp-2"}, w.left)
+		w.left = nil // another command
 		refusedWith(t, w.Rollback(t.Context(), []string{"cp-2"}), lives)
 		refusedWith(t, w.Next(t.Context(), Successor{Algorithm: "P-521"}, "cp-2"), lives) // it would fork the ring
 		_, err = w.Prune(t.Context(), "cp-2")

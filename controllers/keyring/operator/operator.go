@@ -42,6 +42,8 @@ type Operator struct {
 	// Progress is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)
+
+	left []string // hosts whose kube-apiservers were gone: a step that waits does not look again
 }
 
 // errNoCluster refuses a step that has to ask the cluster.

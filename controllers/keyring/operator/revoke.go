@@ -45,14 +45,13 @@ type RevokeOptions struct {
 // the ring file of this host is changed, as far as it is the newest. The notes say what is left to do.
 func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []string, err error) {
 	var published consistency.Published
-	var fetchErr error
+	var fetchErr, unclear error
 	if o.Cluster != nil {
 		published, fetchErr = consistency.Fetch(ctx, o.Cluster.Client) // no more, because nothing may keep it from being published
 	}
 	state, fileErr := o.File.Read()
 	stands := consistency.Stand(consistency.File{Host: o.Host, State: state, Err: fileErr}, published)
 	ids := options.IDs
-	var unclear error
 	if options.Active {
 		var note string
 		if fetchErr != nil {
@@ -210,7 +209,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 // out by mistake would not show where servers have no Node's address.
 func (o *Operator) gone(ctx context.Context, hosts []string) error {
 	before, err := apiservers.Renewals(ctx, o.Cluster.Client)
-	if err != nil || !slices.ContainsFunc(hosts, func(host string) bool { return before[host] != "" }) {
+	if err != nil || !slices.ContainsFunc(hosts, func(host string) bool { return before[host] != "" && !slices.Contains(o.left, host) }) {
 		return err
 	}
 	o.Progress(fmt.Sprintf("whether kube-apiserver lives on %q", hosts), renewals)
@@ -220,6 +219,9 @@ func (o *Operator) gone(ctx context.Context, hosts []string) error {
 		if after[host] > before[host] {
 			err = errors.Join(err, ring.Refuse("kube-apiserver lives on host "+host, "leave out --without-host="+host))
 		}
+	}
+	if err == nil {
+		o.left = append(o.left, hosts...)
 	}
 	return err
 }

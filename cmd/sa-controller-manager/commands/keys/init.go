@@ -16,9 +16,6 @@ import (
 	"sa-controller-manager/signing"
 )
 
-const initExamples = `  # With the key that kube-controller-manager signs with.
-  sa-controller-manager keys init --service-account-key-ring=ring.json --from-private-key-file=sa.key`
-
 // newInitCommand creates a key ring.
 func newInitCommand(client cli.ClientFunc) *cobra.Command {
 	var key newKey
@@ -33,7 +30,8 @@ another host has a ring: that one is to be copied and imported.
 With --from-private-key-file the first private key of that file signs, as it did before, and
 further ones become retired keys, as those of --service-account-key-file do. A new key must be
 given to kube-apiserver first. A next key of the same kind is made.`,
-		Example: initExamples,
+		Example: `  # With the key that kube-controller-manager signs with.
+  sa-controller-manager keys init --service-account-key-ring=ring.json --from-private-key-file=sa.key`,
 	}
 	o := newCommandOptions(cmd, client)
 	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the private key that signs now. It is copied.")

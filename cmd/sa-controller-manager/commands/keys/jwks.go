@@ -34,9 +34,6 @@ With --check what is published already is compared with the keys:
 A URL must be https. It is asked without credentials. Exit code: 2 if a key is not the same.
 --check=cluster needs what the ClusterRole system:service-account-issuer-discovery grants.`
 
-const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
-  sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json`
-
 // checkTimeout is how long --check may take.
 const checkTimeout = 10 * time.Second
 
@@ -53,11 +50,12 @@ type jwksOptions struct {
 func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
 	o := &jwksOptions{}
 	cmd := &cobra.Command{
-		Use:     "jwks",
-		Short:   "Print the public keys for relying parties, or compare what is published with them",
-		Long:    jwksDescription,
-		Example: jwksExamples,
-		Args:    cli.NoArguments,
+		Use:   "jwks",
+		Short: "Print the public keys for relying parties, or compare what is published with them",
+		Long:  jwksDescription,
+		Example: `  # What relying parties are to know, of kubeadm's key.
+  sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json`,
+		Args: cli.NoArguments,
 	}
 	cmd.RunE = cli.WhenValid(func() []error { return o.validate(cmd) }, func(cmd *cobra.Command, _ []string) error {
 		return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -17,9 +17,6 @@ import (
 	"sa-controller-manager/signing/ring"
 )
 
-const rotateExamples = `  # Sign with the next key, as soon as that breaks nothing.
-  sa-controller-manager keys rotate --service-account-key-ring=ring.json --kubeconfig=admin.conf --wait`
-
 const rotateDescription = `Sign with the next key from now on. The active key is retired and verifies only; a new next
 key of the same kind is made. Then bring the ring to the other hosts, in any order.
 
@@ -35,10 +32,11 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 	var rotate operator.RotateOptions
 	var published options.Published
 	cmd := &cobra.Command{
-		Use:     "rotate",
-		Short:   "Sign with the next key, and make the one after it",
-		Long:    rotateDescription,
-		Example: rotateExamples,
+		Use:   "rotate",
+		Short: "Sign with the next key, and make the one after it",
+		Long:  rotateDescription,
+		Example: `  # Sign with the next key, as soon as that breaks nothing.
+  sa-controller-manager keys rotate --service-account-key-ring=ring.json --kubeconfig=admin.conf --wait`,
 	}
 	o := newCommandOptions(cmd, client)
 	o.asks = true

@@ -18,7 +18,7 @@ import (
 
 const (
 	// stepTimeout is at least ten times what a step takes, to allow for a loaded machine.
-	stepTimeout = 60 * time.Second
+	stepTimeout = 120 * time.Second
 	// logTail is how many lines of the manager's log a failure shows.
 	logTail = 30
 	// indent precedes every line below the title of a step.

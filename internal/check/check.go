@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,12 +73,14 @@ func (f Finding) About(objects []string) []Finding {
 
 // WithFlags puts the flags that lead to the cluster into the commands of findings, each after a blank.
 func WithFlags(findings []Finding, flags string) []Finding {
+	findings = slices.Clone(findings) // others may read them
 	for i := range findings {
 		findings[i].Remedy = withFlags(findings[i].Remedy, flags)
-		commands := findings[i].Commands
+		commands := slices.Clone(findings[i].Commands)
 		for j := range commands {
 			commands[j] = withFlags(commands[j], flags)
 		}
+		findings[i].Commands = commands
 	}
 	return findings
 }

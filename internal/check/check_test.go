@@ -24,7 +24,7 @@ func TestFinding(t *testing.T) {
 		"make it: kubectl create --context=c", Error(findings, " --context=c"))
 	testutil.CheckError(t, "nothing found", "", Error(nil, ""))
 	var b strings.Builder
-	Print(&b, findings, 0)
+	Print(&b, WithFlags(findings, " --context=c"), 0)
 	testutil.Check(t, "printed", `
 1. things: it is gone: not found
    host:   cp-1
@@ -63,9 +63,11 @@ func TestKeyFacts(t *testing.T) {
 func TestWithFlags(t *testing.T) {
 	t.Parallel()
 	const flags = " --kubeconfig=k --master=https://a"
-	got := WithFlags([]Finding{{
+	given := []Finding{{
 		Remedy: "run: sa-controller-manager keys list{flags}", Commands: []string{"kubectl{flags} get pods", "kubectl get pods{flags}"},
-	}}, flags)
+	}}
+	got := WithFlags(given, flags)
+	testutil.Check(t, "what others may read", "kubectl{flags} get pods", given[0].Commands[0])
 	want := []Finding{{Remedy: "run: sa-controller-manager keys list" + flags, Commands: []string{
 		"kubectl --kubeconfig=k --server=https://a get pods", "kubectl get pods --kubeconfig=k --server=https://a",
 	}}}

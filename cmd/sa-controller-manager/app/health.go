@@ -5,7 +5,6 @@ package app
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +32,7 @@ func (p *Part) probe() func() (detail string, err error) {
 		if result.Note != "" {
 			details = append(details, result.Note)
 		}
-		for _, finding := range check.WithFlags(slices.Clone(result.Findings), "") {
+		for _, finding := range check.WithFlags(result.Findings, "") {
 			key := finding.Code + finding.Host // the message may have an error, which changes
 			finding.Since = seen[key]
 			if finding.Since.IsZero() {

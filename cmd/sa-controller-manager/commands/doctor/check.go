@@ -94,7 +94,7 @@ func run(ctx context.Context, c *cluster, steps []step, limit time.Duration, sho
 	for _, step := range steps {
 		show(step.Name + ": " + step.About + " ...")
 		found, err := step.within(ctx, c, limit)
-		check.WithFlags(found.Findings, c.Flags)
+		found.Findings = check.WithFlags(found.Findings, c.Flags)
 		results = append(results, newResult(step.Name, found, err))
 	}
 	return results

@@ -82,7 +82,7 @@ func newReport(ctx context.Context, o *operator.Operator, flags string) (*Report
 	if o.Cluster != nil {
 		err = report.ask(ctx, o, state, unreadable)
 	}
-	check.WithFlags(report.Findings, flags)
+	report.Findings = check.WithFlags(report.Findings, flags)
 	return report, err
 }
 

@@ -43,7 +43,7 @@ type Operator struct {
 	// known.
 	Progress func(what string, left time.Duration)
 
-	left []string // hosts whose kube-apiservers were gone: a step that waits does not look again
+	left []string // hosts whose kube-apiservers were gone: a step that waits does not check them again
 }
 
 // errNoCluster refuses a step that has to ask the cluster.

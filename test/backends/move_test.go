@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-
-	"sa-controller-manager/internal/testutil"
 )
 
 // TestMoveToHSM moves the key of a cluster from a file to an HSM that has a spare, as docs/backends.md has it: that is an
@@ -24,7 +22,9 @@ func TestMoveToHSM(t *testing.T) {
 	eventually(t, "the key of the HSM as the next one", func() error {
 		return w.keys(t.Context(), "next", "--key=kep740:hsm", kubeconfig)
 	})
-	testutil.Must(t, w.keys(t.Context(), "rotate", "--wait", "--next-key=kep740:spare", "--cache-age=0s", kubeconfig))
+	eventually(t, "the rotation, once the spare key has its socket", func() error {
+		return w.keys(t.Context(), "rotate", "--wait", "--next-key=kep740:spare", "--cache-age=0s", kubeconfig)
+	})
 	w.signsWithAnotherKey(t)
 	eventually(t, "a key ring without a finding", func() error {
 		metrics, err := w.manager.Metrics(t.Context())

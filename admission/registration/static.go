@@ -27,7 +27,7 @@ type StaticFilesConfig struct {
 	// Config has a client of the kube-apiserver of this host, and the responder of this process.
 	Config
 
-	// Dir is the directory that has those of StaticDirs.
+	// Dir is the directory that has those of manifests.StaticDirs.
 	Dir string
 	// Loaded returns the hash of the files that its kube-apiserver has loaded, by plugin.
 	Loaded func(context.Context) (map[string]string, error)

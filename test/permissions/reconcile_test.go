@@ -9,8 +9,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	granted "sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 	"sa-controller-manager/internal/testutil"
+	granted "sa-controller-manager/manifests/identity"
 )
 
 // TestAStartAddsRulesAndRemovesNone covers what a static pod does to permissions that are there:

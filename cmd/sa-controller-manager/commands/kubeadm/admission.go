@@ -14,10 +14,10 @@ import (
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/internal/check"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/identity"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // adminFlags lead commands to this cluster.
@@ -81,7 +81,7 @@ func (c *Config) unrestricted(ctx context.Context) error {
 		return err
 	}
 	for i := range servers.Items {
-		if component.PluginIsOff(&servers.Items[i]) {
+		if component.PluginIsOff(staticpod.CommandOf(&servers.Items[i])) {
 			return nil
 		}
 	}

@@ -18,10 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/configfile"
-	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 const (
@@ -87,7 +86,7 @@ func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
 			*p = path.Join(path.Dir(file), *p)
 		}
 	}
-	directories := registration.StaticDirs(manifests.StaticDirectory)
+	directories := manifests.StaticDirs(manifests.StaticDirectory)
 	for i, name := range append(component.WebhookPlugins(), policyPlugin) {
 		if err := c.extend(m, &config, name, directories[i], &head); err != nil {
 			return nil, fmt.Errorf("%s: plugin %s: %w", file, name, err)

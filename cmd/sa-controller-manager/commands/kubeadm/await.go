@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // await runs the checks in order. Each has the timeout of a step. A permanent error stays one.
@@ -108,7 +108,7 @@ func (c *Config) managerReady(d *desired, query string) cli.Check {
 // depends on the kubelet's version.
 func isOf(pod *corev1.Pod, manifest []byte) bool {
 	var wanted corev1.Pod
-	return yaml.Unmarshal(manifest, &wanted) == nil && slices.Equal(component.PodCommand(pod), component.PodCommand(&wanted)) &&
+	return yaml.Unmarshal(manifest, &wanted) == nil && slices.Equal(staticpod.CommandOf(pod), staticpod.CommandOf(&wanted)) &&
 		slices.EqualFunc(pod.Spec.Containers, wanted.Spec.Containers, func(a, b corev1.Container) bool { return a.Image == b.Image }) &&
 		equality.Semantic.DeepDerivative(wanted.Spec.Volumes, pod.Spec.Volumes)
 }

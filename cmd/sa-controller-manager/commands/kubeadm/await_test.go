@@ -21,8 +21,9 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // TestChecks is what a step awaits of the API.
@@ -107,7 +108,7 @@ func TestManagerReady(t *testing.T) {
 				client = fake.NewClientset(tc.pod)
 			}
 			c := Config{Node: "n", Client: client}
-			d := &desired{manifest: []byte(manifest), own: component.OwnCommand([]byte(manifest))}
+			d := &desired{manifest: []byte(manifest), own: staticpod.CommandIn([]byte(manifest))}
 			wantError(t, tc.reason, c.managerReady(d, tc.query)(t.Context()), tc.want)
 		})
 	}

@@ -22,9 +22,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
 )
 
 // TestHangup: a dropped SSH session ends a wait, so that the step rolls back.

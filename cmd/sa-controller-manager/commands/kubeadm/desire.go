@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -18,10 +19,10 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 )
@@ -75,7 +76,11 @@ func (c *Config) desire(o *observed) (*desired, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.kcm, err = component.Carry(kcm, flags, own); err != nil && d.written {
+	same := func(name string) bool {
+		flag := flags.Lookup(name)
+		return flag != nil && strings.HasPrefix(options.OriginOf(flag), "as KCM")
+	}
+	if d.kcm, err = component.Carry(kcm, same, own); err != nil && d.written {
 		return nil, err
 	}
 	if d.manifest, d.own = o.manager, o.current; d.written {
@@ -184,7 +189,7 @@ func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error 
 	if err := staticpod.Check(&made.Spec); err != nil {
 		return fmt.Errorf("our manifest: %w", err)
 	}
-	d.own = component.PodCommand(&made)
+	d.own = staticpod.CommandOf(&made)
 	return nil
 }
 
@@ -258,10 +263,9 @@ func (c *Config) readNamed(d *desired) error {
 			return fmt.Errorf("our %w", err)
 		}
 	}
-	here, err := component.OwnControllers(d.own)
 	file := d.own.Last(component.RootCAFlag)
-	if err != nil || file == "" || !here.Enabled(options.RootCACertificatePublisher) {
-		return err
+	if file == "" || !component.Enabled(d.own, options.RootCACertificatePublisher) {
+		return nil
 	}
 	if d.rootCA, err = cli.ReadFile(component.RootCAFlag, c.onNode(file), rootca.ParseBundle); err != nil {
 		return fmt.Errorf("our %w", err)

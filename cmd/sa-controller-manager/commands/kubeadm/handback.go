@@ -14,9 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
 	"sa-controller-manager/signing/ring"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 )

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"

@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod/staticpodtest"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -83,7 +83,7 @@ func newControlPlane(t *testing.T, sample string, flags ...string) *controlPlane
 // stock is one of kubeadm's manifests.
 func stock(t *testing.T, sample, name string) []byte {
 	t.Helper()
-	return staticpodtest.Read(t, "testdata/manifests/"+sample+"/"+name+".yaml")
+	return staticpodtest.Read(t, "../../../../manifests/component/testdata/manifests/"+sample+"/"+name+".yaml")
 }
 
 // writeFiles writes what the samples and the tests name.

@@ -8,9 +8,9 @@ import (
 	"os"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // observed is what a command finds. Nothing is written to it afterwards. Files that do not exist are nil.
@@ -37,9 +37,9 @@ func (c *Config) observe() (*observed, error) {
 			return nil, err // it names the path
 		}
 	}
-	o.current = component.OwnCommand(o.manager)
+	o.current = staticpod.CommandIn(o.manager)
 	if o.own = o.current; o.own == nil {
-		o.own = component.OwnCommand(o.managerBackup)
+		o.own = staticpod.CommandIn(o.managerBackup)
 	}
 	if o.record, err = component.ParseRecord(o.recordFile); err != nil {
 		return nil, fmt.Errorf("%s: %w; without it put the manifests back by hand (docs/takeover.md), and remove it", c.recordFile(), err)

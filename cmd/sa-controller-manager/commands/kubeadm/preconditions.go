@@ -23,12 +23,13 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/check"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/identity"
+	"sa-controller-manager/manifests/nodefile"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // isNode checks that the kubelet shows the kube-apiserver of this node under its name, which every step waits
@@ -42,7 +43,7 @@ func (c *Config) isNode(o *observed) cli.Check {
 		} else if err != nil {
 			return err
 		}
-		here, there := component.OwnCommand(o.apiServer().Manifest).Last(address), component.PodFlag(pod, address)
+		here, there := o.apiServer().Command().Last(address), staticpod.CommandOf(pod).Last(address)
 		if here != there {
 			return cli.Permanent(fmt.Errorf("--node-name %q is not this node, or the kubeconfig is of another cluster: "+
 				"Pod %s there has --%s=%s, and %s has --%s=%s", c.Node, pod.Name, address, there, c.manifest(component.APIServer), address, here))

@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 // TestRewriteKeepsTheKeyRing: after a rotation the key file is not what signs.

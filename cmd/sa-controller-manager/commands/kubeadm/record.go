@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 const (

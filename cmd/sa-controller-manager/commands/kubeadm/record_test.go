@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
 )
 
 // takenOver writes our manifest as a dry run prints it, and what it records.

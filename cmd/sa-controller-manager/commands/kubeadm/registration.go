@@ -12,8 +12,8 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
 )
 
 const (
@@ -52,11 +52,10 @@ func (c *Config) unused(context.Context) error {
 	if kcm.Manifest == nil || now.current == nil {
 		return nil // it does not run, or nothing says what ours runs
 	}
-	var alone []string
-	if err == nil {
-		alone, err = component.RunsHereAlone(m, now.current)
+	if err != nil {
+		return cli.Permanent(err)
 	}
-	if err == nil && len(alone) > 0 {
+	if alone := component.RunsHereAlone(m, now.current); len(alone) > 0 {
 		err = fmt.Errorf("%s runs in our process alone; first run kubeadm handback --steps=%s, or turn it on in %s, the token controller by a "+
 			"--%s; or remove our manifest by hand", strings.Join(alone, ", "), StepControllerManager, c.manifest(kcm.Name), component.KeyFlag)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
 )
 
 const restartDescription = `Have the kubelet restart kube-apiserver or kube-controller-manager of this node, and wait until it is

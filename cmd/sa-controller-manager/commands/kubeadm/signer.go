@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ring"

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/internal/atomicfile"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
 )
 
 // step is one change and the waits before and after it.

@@ -13,8 +13,8 @@ import (
 
 	"sa-controller-manager/admission/earlier"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
 )
 
 // Takeover adds sa-controller-manager to the control plane of this node. Finished steps are no-ops.

@@ -25,10 +25,11 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
+	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 // trip is a takeover with what is before and after it, and a handback.
@@ -308,9 +309,9 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 	testutil.Check(t, "the patch", inOrder(taken), inOrder(patched))
 
 	own := staticpodtest.Read(t, p.config.manifest(manager))
-	testutil.Check(t, "our mode", string(tc.mode()), component.OwnCommand(own).Last(registrationFlag))
+	testutil.Check(t, "our mode", string(tc.mode()), staticpod.CommandIn(own).Last(registrationFlag))
 	for flag, want := range map[string]bool{staticDirFlag: readsFiles, ownSocketFlag: signs} {
-		if got := component.OwnCommand(own).Last(flag); (got != "") != want {
+		if got := staticpod.CommandIn(own).Last(flag); (got != "") != want {
 			t.Errorf("our --%s is %q, want one: %t", flag, got, want)
 		}
 	}
@@ -350,7 +351,7 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 		t.Errorf("our process signs: %t, want %t", got, !got)
 	}
 	testutil.Check(t, "our mode then", string(tc.mode()),
-		component.OwnCommand(staticpodtest.Read(t, p.config.manifest(manager))).Last(registrationFlag))
+		staticpod.CommandIn(staticpodtest.Read(t, p.config.manifest(manager))).Last(registrationFlag))
 	p.writeSteps(t, handback, 1)
 	testutil.Check(t, "what kubeadm wrote", string(written), string(staticpodtest.Read(t, p.config.manifest(component.APIServer))))
 }

@@ -13,7 +13,7 @@ import (
 	"reflect"
 	"slices"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // The components whose manifests are changed, named as their Pods and files; and Manager, our own.
@@ -64,7 +64,7 @@ func (c Changes) of(m *staticpod.Manifest) (t Taken, err error) {
 func Assign(flag, value string) string { return "--" + flag + "=" + value }
 
 // WebhookPlugins are the plugins of kube-apiserver that call webhooks, in the order of
-// registration.StaticDirs.
+// manifests.StaticDirs.
 func WebhookPlugins() []string {
 	return []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}
 }
@@ -112,8 +112,8 @@ func (f Files) Parse() (*staticpod.Manifest, error) {
 	return m, nil
 }
 
-// command is that of the manifest, nil if it cannot be read: the callers that need it report the error.
-func (f Files) command() staticpod.Command {
+// Command is that of the manifest, nil if it cannot be read: the callers that need it report the error.
+func (f Files) Command() staticpod.Command {
 	m, err := f.Parse()
 	if err != nil {
 		return nil
@@ -201,7 +201,7 @@ func (f Files) Handback() (after Files, notes []string, err error) {
 func offBefore(name string, command staticpod.Command) string {
 	for _, line := range command[1:] {
 		one := staticpod.Command{line}
-		if name == APIServer && pluginIsOff(one) ||
+		if name == APIServer && PluginIsOff(one) ||
 			name == ControllerManager && slices.Contains(one.List(ControllersFlag), "-"+replacedControllers("")[0].name) {
 			return line
 		}

@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/staticpod"
+	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 // theKey and theCA are what kubeadm writes. Without them something is carried over too.
@@ -115,7 +116,10 @@ func TestCarriedOver(t *testing.T) {
 			testutil.Must(t, err)
 			_, flags, err := secureport.Parse(nil)
 			testutil.Must(t, err)
-			k, err := Carry(m, flags, tc.own)
+			k, err := Carry(m, func(name string) bool {
+				flag := flags.Lookup(name)
+				return flag != nil && strings.HasPrefix(options.OriginOf(flag), "as KCM")
+			}, tc.own)
 			if tc.refused != "" || err != nil {
 				if err == nil || tc.refused == "" || !strings.Contains(err.Error(), tc.refused) {
 					t.Errorf("%s: error %v, want one with %q", tc.reason, err, tc.refused)

@@ -10,16 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/staticpod"
+	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 // TestCorpus takes over what kubeadm has written over the years, what kind makes of it and what is written by hand,
 // and gives it back with the backup and, by the record, without.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob("../testdata/manifests/*/*.yaml")
+	paths, err := filepath.Glob("testdata/manifests/*/*.yaml")
 	if err != nil || len(paths) < 12 {
 		t.Fatalf("%d manifests, %v", len(paths), err)
 	}
@@ -226,7 +226,7 @@ func TestEditedSince(t *testing.T) {
 // TestOurVolumeTwice: a mount of ours that an operator has repeated elsewhere is refused, and says what is to go.
 func TestOurVolumeTwice(t *testing.T) {
 	t.Parallel()
-	f := Files{Name: APIServer, Manifest: staticpodtest.Read(t, "../testdata/manifests/v1.37/kube-apiserver.yaml")}
+	f := Files{Name: APIServer, Manifest: staticpodtest.Read(t, "testdata/manifests/v1.37/kube-apiserver.yaml")}
 	f, err := f.Takeover(Changes{Files: true})
 	testutil.Must(t, err)
 	const mounts = "    volumeMounts:\n"

@@ -6,12 +6,11 @@ package component
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
-	"sa-controller-manager/admission/configfile"
-	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // What names the files to kube-apiserver.
@@ -27,7 +26,7 @@ const (
 	staticOnMinor = 37
 
 	// AdmissionConfigFile is what kube-apiserver reads instead of the operator's file.
-	AdmissionConfigFile = manifests.StaticDirectory + "/" + configfile.Name
+	AdmissionConfigFile = manifests.StaticDirectory + "/" + manifests.AdmissionConfig
 )
 
 // files adds our file and our directories. Of two files kube-apiserver reads the last.
@@ -43,7 +42,7 @@ func (t *Taken) files(m *staticpod.Manifest) error {
 		t.Lines = append(t.Lines, Assign(AdmissionConfigFlag, AdmissionConfigFile))
 	}
 	// Not their parent, which has the key of our serving CA.
-	for _, directory := range append(registration.StaticDirs(manifests.StaticDirectory), path.Dir(AdmissionConfigFile)) {
+	for _, directory := range append(manifests.StaticDirs(manifests.StaticDirectory), path.Dir(AdmissionConfigFile)) {
 		t.mount(m, Mount{Name: Manager + "-" + path.Base(directory), Path: directory})
 	}
 	return nil
@@ -73,10 +72,15 @@ func ReadsManifests(image string, command staticpod.Command) bool {
 
 // ReadsFiles reports whether the manifest of kube-apiserver has our file.
 func (f Files) ReadsFiles() bool {
-	return f.command().Last(AdmissionConfigFlag) == AdmissionConfigFile
+	return f.Command().Last(AdmissionConfigFlag) == AdmissionConfigFile
 }
 
 // PluginIsOff reports whether the manifest of kube-apiserver turns its ServiceAccount plugin off.
 func (f Files) PluginIsOff() bool {
-	return pluginIsOff(f.command())
+	return PluginIsOff(f.Command())
+}
+
+// PluginIsOff reports whether a kube-apiserver with a command has no ServiceAccount plugin.
+func PluginIsOff(command staticpod.Command) bool {
+	return slices.Contains(command.List(disableFlag), pluginName)
 }

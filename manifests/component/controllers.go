@@ -8,8 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // threeOff turns three of the controllers off, and trustBundleOff the one that comes with trustBundleMinor: an
@@ -18,12 +17,17 @@ import (
 // runs whenever it has a key.
 const (
 	threeOff       = "-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
-	trustBundleOff = "-" + options.ClusterTrustBundlePublisher
+	trustBundleOff = "-" + trustBundles
+
+	trustBundles = "kube-apiserver-serving-clustertrustbundle-publisher-controller"
 )
 
 // trustBundleMinor is the first minor version whose kube-apiserver serves ClusterTrustBundles in v1. Before that we
 // publish none.
 const trustBundleMinor = 37
+
+// newest is an image with all controllers.
+const newest = ":v1.999."
 
 // allControllers is the default of --controllers. Giving the flag replaces it.
 const allControllers = "*"
@@ -41,27 +45,39 @@ func replacedControllers(image string) []replacedController {
 	}
 	if version(image) >= trustBundleMinor {
 		// It has no alias.
-		replaced = append(replaced, replacedController{options.ClusterTrustBundlePublisher, options.ClusterTrustBundlePublisher, trustBundleOff})
+		replaced = append(replaced, replacedController{trustBundles, trustBundles, trustBundleOff})
 	}
 	return replaced
 }
 
 // tokenController runs in kube-controller-manager whenever that has a key: its --controllers does not matter.
 func tokenController() replacedController {
-	return replacedController{options.ServiceAccountTokenController, "serviceaccount-token", ""}
+	return replacedController{"serviceaccount-token-controller", "serviceaccount-token", ""}
 }
 
-// runsThere returns which of the controllers that we replace a kube-controller-manager runs.
-func runsThere(image string, command staticpod.Command) (running []replacedController) {
+// Stock returns which of the controllers that we replace a kube-controller-manager runs.
+func Stock(image string, command staticpod.Command) (names []string) {
 	for _, one := range replacedControllers(image) {
-		if runsController(command.List(ControllersFlag), one) {
-			running = append(running, one)
+		if Enabled(command, one.name) {
+			names = append(names, one.name)
 		}
 	}
 	if command.Last(KeyFlag) != "" {
-		running = append(running, tokenController())
+		names = append(names, tokenController().name)
 	}
-	return running
+	return names
+}
+
+// Enabled reports whether a command turns a controller on that we replace. Without a list it runs all.
+func Enabled(command staticpod.Command, name string) bool {
+	list := command.List(ControllersFlag)
+	for _, one := range append(replacedControllers(newest), tokenController()) {
+		if one.name == name {
+			on, _ := isEnabled(list, one)
+			return on || len(list) == 0
+		}
+	}
+	return false
 }
 
 // controllersOff turns off the controllers that we replace.

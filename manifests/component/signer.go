@@ -6,8 +6,8 @@ package component
 import (
 	"fmt"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // Flags of kube-apiserver for its keys.
@@ -49,5 +49,5 @@ func (t *Taken) signer(m *staticpod.Manifest) error {
 
 // Signs reports whether our process signs kube-apiserver's tokens now.
 func (f Files) Signs() bool {
-	return f.command().Last(endpointFlag) == manifests.SignerSocket
+	return f.Command().Last(endpointFlag) == manifests.SignerSocket
 }

@@ -10,11 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // RootCAFlag is the same flag in kube-controller-manager and in ours.
@@ -41,9 +38,10 @@ type Carried struct {
 	own staticpod.Command // of our manifest that is there
 }
 
-// Carry decides about every flag, and refuses values that it cannot carry over. flags are those of our process, and own is
-// the command of our manifest if no record says what takeovers have changed: it then knows more.
-func Carry(m *staticpod.Manifest, flags *pflag.FlagSet, own staticpod.Command) (*Carried, error) {
+// Carry decides about every flag, and refuses values that it cannot carry over. same reports whether our process accepts a flag
+// as kube-controller-manager does, and own is the command of our manifest if no record says what takeovers have changed: it then
+// knows more.
+func Carry(m *staticpod.Manifest, same func(flag string) bool, own staticpod.Command) (*Carried, error) {
 	k := &Carried{Manifest: m, own: own}
 	var all []error
 	// Without the first two flags kube-controller-manager differs from our manifest.
@@ -53,7 +51,7 @@ func Carry(m *staticpod.Manifest, flags *pflag.FlagSet, own staticpod.Command) (
 		if slices.Contains(names[:i], name) {
 			continue
 		} else if carry == nil {
-			if flag := flags.Lookup(name); flag == nil || !strings.HasPrefix(options.OriginOf(flag), "as KCM") {
+			if !same(name) {
 				k.Unknown = append(k.Unknown, Assign(name, strings.Join(m.Command().All(name), " ")))
 			}
 			continue
@@ -116,13 +114,9 @@ func (k *Carried) visible(file string) (string, error) {
 // controllers turns off the controllers that are off in kube-controller-manager, "" if none is.
 func (k *Carried) controllers(name string) (string, error) {
 	selectors := []string{allControllers}
-	ours, err := OwnControllers(k.own)
-	if err != nil {
-		return "", err
-	}
 	for _, one := range replacedControllers(k.Image()) {
 		// Without a record, those that ours runs may be off because of ours.
-		if on, _ := isEnabled(k.Command().List(name), one); !on && (k.own == nil || !ours.Enabled(one.name)) {
+		if on, _ := isEnabled(k.Command().List(name), one); !on && (k.own == nil || !Enabled(k.own, one.name)) {
 			selectors = append(selectors, "-"+one.name)
 		}
 	}
@@ -142,57 +136,37 @@ func (k *Carried) Notes() (notes []string) {
 }
 
 // running returns the controllers that run in kube-controller-manager, as a manifest is, and in our process with a command.
-func running(kcm *staticpod.Manifest, own staticpod.Command) (there, here []string, err error) {
-	ours, err := OwnControllers(own)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, one := range runsThere(kcm.Image(), kcm.Command()) {
-		there = append(there, one.name)
-	}
+func running(kcm *staticpod.Manifest, own staticpod.Command) (there, here []string) {
 	for _, one := range replacedControllers(kcm.Image()) {
-		if ours.Enabled(one.name) {
+		if Enabled(own, one.name) {
 			here = append(here, one.name)
 		}
 	}
 	token := tokenController().name
-	if own.Last(KeyFlag)+own.Last(KeyRingFlag) != "" && ours.Enabled(token) {
+	if own.Last(KeyFlag)+own.Last(KeyRingFlag) != "" && Enabled(own, token) {
 		here = append(here, token)
 	}
-	return there, here, nil
+	return Stock(kcm.Image(), kcm.Command()), here
 }
 
 // CheckControllers refuses to turn off a controller in kube-controller-manager that our process would not
 // run with its command. kcm is the manifest as the operator has it.
 func CheckControllers(kcm *staticpod.Manifest, own staticpod.Command) error {
-	there, here, err := running(kcm, own)
+	there, here := running(kcm, own)
 	for _, name := range there {
 		if !slices.Contains(here, name) {
 			return fmt.Errorf("%s runs in kube-controller-manager and would run nowhere after the takeover: "+
 				"our manifest has --%s=%s, --%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that are named run)",
-				name, ControllersFlag, selectors(own), KeyFlag, own.Last(KeyFlag), KeyRingFlag, own.Last(KeyRingFlag))
+				name, ControllersFlag, cmp.Or(strings.Join(own.All(ControllersFlag), ","), allControllers), KeyFlag, own.Last(KeyFlag),
+				KeyRingFlag, own.Last(KeyRingFlag))
 		}
 	}
-	return err
+	return nil
 }
 
 // RunsHereAlone returns the controllers that our process runs with its command and kube-controller-manager, as its manifest is,
 // does not.
-func RunsHereAlone(kcm *staticpod.Manifest, own staticpod.Command) ([]string, error) {
-	there, here, err := running(kcm, own)
-	return slices.DeleteFunc(here, func(name string) bool { return slices.Contains(there, name) }), err
-}
-
-// selectors returns the controllers that our command turns on and off.
-func selectors(own staticpod.Command) string {
-	return cmp.Or(strings.Join(own.All(ControllersFlag), ","), allControllers)
-}
-
-// OwnControllers returns the controllers that run with our command.
-func OwnControllers(own staticpod.Command) (options.ControllerSet, error) {
-	set, err := options.ParseControllers(staticpod.Split(selectors(own)))
-	if err != nil {
-		return set, fmt.Errorf("our --%s: %w", ControllersFlag, err)
-	}
-	return set, nil
+func RunsHereAlone(kcm *staticpod.Manifest, own staticpod.Command) []string {
+	there, here := running(kcm, own)
+	return slices.DeleteFunc(here, func(name string) bool { return slices.Contains(there, name) })
 }

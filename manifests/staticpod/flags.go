@@ -7,11 +7,34 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // Command is a command line. Underscores in names of flags count as hyphens, as in every Kubernetes
 // component.
 type Command []string
+
+// CommandOf returns the command lines of all containers of a Pod, nil of none.
+func CommandOf(pod *corev1.Pod) (command Command) {
+	if pod == nil {
+		return nil
+	}
+	for _, container := range pod.Spec.Containers {
+		command = slices.Concat(command, container.Command, container.Args)
+	}
+	return command
+}
+
+// CommandIn returns the command lines in the manifest of a Pod, nil if it is none.
+func CommandIn(manifest []byte) Command {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil {
+		return nil
+	}
+	return CommandOf(&pod)
+}
 
 // FlagName is the name of a flag as it is written. A shorthand is a name too.
 func FlagName(text string) string {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 const plain = `apiVersion: v1

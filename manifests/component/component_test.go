@@ -107,8 +107,14 @@ func TestEdits(t *testing.T) {
 			reason:    "that is not how a takeover calls them, so the operator has turned them off",
 			component: kcm, command: []string{aliases, "--service_account_private_key_file=k"}, added: []string{noKey},
 		},
-		"OneOfThreeIsOff": {component: kcm, command: []string{"--controllers=*,-serviceaccount-controller"}, added: []string{three}},
-		"NoStar":          {reason: "nothing is on by default then", component: kcm, command: []string{"--controllers=deployment,replicaset"}},
+		"OneOfThreeIsOff": {component: kcm, command: []string{"--controllers=*,-serviceaccount-controller"}, added: []string{
+			"--controllers=-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller",
+		}},
+		"NoList": {
+			reason: "kube-controller-manager runs none then, and another line would add to it", component: kcm,
+			command: []string{"--controllers=", key}, added: []string{noKey},
+		},
+		"NoStar": {reason: "nothing is on by default then", component: kcm, command: []string{"--controllers=deployment,replicaset"}},
 		"NamedController": {
 			reason:    "the first mention counts, so a line at the end would not do",
 			component: kcm, command: []string{"--controllers=*,serviceaccount"}, refused: "names serviceaccount-controller",

@@ -4,6 +4,7 @@
 package component
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,73 +12,72 @@ import (
 	"sa-controller-manager/manifests/staticpod"
 )
 
-// threeOff turns three of the controllers off, and trustBundleOff the one that comes with trustBundleMinor: an
-// unknown name keeps kube-controller-manager from starting. The last one, the token controller, is started before
-// --controllers is read (kube-controller-manager v1.36, cmd/kube-controller-manager/app/controllermanager.go) and
-// runs whenever it has a key.
+// Names of controllers that our process runs in the place of kube-controller-manager's.
 const (
-	threeOff       = "-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
-	trustBundleOff = "-" + trustBundles
+	// tokenController is started before --controllers is read (kube-controller-manager v1.36,
+	// cmd/kube-controller-manager/app/controllermanager.go), and runs whenever kube-controller-manager has a key.
+	tokenController = "serviceaccount-token-controller"
+	trustBundles    = "kube-apiserver-serving-clustertrustbundle-publisher-controller"
 
-	trustBundles = "kube-apiserver-serving-clustertrustbundle-publisher-controller"
+	// trustBundleMinor is the first minor version whose kube-apiserver serves ClusterTrustBundles in v1. Before that we
+	// publish none.
+	trustBundleMinor = 37
+
+	// allControllers is the default of --controllers. Giving the flag replaces it.
+	allControllers = "*"
 )
 
-// trustBundleMinor is the first minor version whose kube-apiserver serves ClusterTrustBundles in v1. Before that we
-// publish none.
-const trustBundleMinor = 37
-
-// newest is an image with all controllers.
-const newest = ":v1.999."
-
-// allControllers is the default of --controllers. Giving the flag replaces it.
-const allControllers = "*"
-
-// replacedController has both names of a controller of kube-controller-manager, and what turns it off.
-type replacedController struct{ name, alias, off string }
-
-// replacedControllers are those of an image that --controllers turns off. The first three names exist since v1.28,
-// the aliases are older.
-func replacedControllers(image string) []replacedController {
-	replaced := []replacedController{
-		{"serviceaccount-controller", "serviceaccount", threeOff},
-		{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher", threeOff},
-		{"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner", threeOff},
+// replacedControllers are those of an image that --controllers turns off: an unknown name keeps kube-controller-manager from
+// starting. The first three names exist since v1.28.
+func replacedControllers(image string) []string {
+	replaced := []string{
+		"serviceaccount-controller", "root-ca-certificate-publisher-controller", "legacy-serviceaccount-token-cleaner-controller",
 	}
 	if version(image) >= trustBundleMinor {
-		// It has no alias.
-		replaced = append(replaced, replacedController{trustBundles, trustBundles, trustBundleOff})
+		replaced = append(replaced, trustBundles)
 	}
 	return replaced
 }
 
-// tokenController runs in kube-controller-manager whenever that has a key: its --controllers does not matter.
-func tokenController() replacedController {
-	return replacedController{"serviceaccount-token-controller", "serviceaccount-token", ""}
+// alias returns the older name of a controller, or its only one.
+func alias(name string) string {
+	return cmp.Or(map[string]string{
+		"serviceaccount-controller":                      "serviceaccount",
+		"root-ca-certificate-publisher-controller":       "root-ca-cert-publisher",
+		"legacy-serviceaccount-token-cleaner-controller": "legacy-service-account-token-cleaner",
+		tokenController: "serviceaccount-token",
+	}[name], name)
 }
 
 // Stock returns which of the controllers that we replace a kube-controller-manager runs.
-func Stock(image string, command staticpod.Command) (names []string) {
-	for _, one := range replacedControllers(image) {
-		if Enabled(command, one.name) {
-			names = append(names, one.name)
-		}
-	}
+func Stock(image string, command staticpod.Command) []string {
+	names := slices.DeleteFunc(replacedControllers(image), func(name string) bool { return !Enabled(command, name) })
 	if command.Last(KeyFlag) != "" {
-		names = append(names, tokenController().name)
+		names = append(names, tokenController)
 	}
 	return names
 }
 
-// Enabled reports whether a command turns a controller on that we replace. Without a list it runs all.
+// Enabled reports whether a command turns a controller on that we replace. Without the flag it runs all.
 func Enabled(command staticpod.Command, name string) bool {
+	on, _ := isEnabled(command, name)
+	return on
+}
+
+// isEnabled reports whether a command turns a controller on that is on by default, and whether it names it. As in
+// IsControllerEnabled (k8s.io/controller-manager/app/helper.go) the first mention counts, and without one "*" does, which
+// "-*" cancels for our process.
+func isEnabled(command staticpod.Command, name string) (on, named bool) {
 	list := command.List(ControllersFlag)
-	for _, one := range append(replacedControllers(newest), tokenController()) {
-		if one.name == name {
-			on, _ := isEnabled(list, one)
-			return on || len(list) == 0
+	for _, one := range list {
+		switch one {
+		case name, alias(name):
+			return true, true
+		case "-" + name, "-" + alias(name):
+			return false, true
 		}
 	}
-	return false
+	return len(command.All(ControllersFlag)) == 0 || slices.Contains(list, allControllers) && !slices.Contains(list, "-"+allControllers), false
 }
 
 // controllersOff turns off the controllers that we replace.
@@ -88,20 +88,17 @@ func controllersOff(m *staticpod.Manifest) (t Taken, err error) {
 	if err := m.Understands(ControllersFlag, KeyFlag); err != nil {
 		return t, err
 	}
-	list := m.Command().List(ControllersFlag)
-	given := len(m.Command().All(ControllersFlag)) > 0
 	var off []string
-	for _, replaced := range replacedControllers(m.Image()) {
-		on, named := isEnabled(list, replaced)
+	for _, name := range replacedControllers(m.Image()) {
+		on, named := isEnabled(m.Command(), name)
 		if on && named {
 			return t, fmt.Errorf("--%s names %s, and the first mention of a controller counts; remove it there first, "+
-				"and from controllerManager.extraArgs in the ConfigMap kube-system/kubeadm-config", ControllersFlag, replaced.name)
-		}
-		if (on || !given) && !slices.Contains(off, replaced.off) {
-			off = append(off, replaced.off)
+				"and from controllerManager.extraArgs in the ConfigMap kube-system/kubeadm-config", ControllersFlag, name)
+		} else if on {
+			off = append(off, "-"+name)
 		}
 	}
-	if len(off) > 0 && !given {
+	if len(off) > 0 && len(m.Command().All(ControllersFlag)) == 0 {
 		off = append([]string{allControllers}, off...)
 	}
 	if len(off) > 0 {
@@ -111,21 +108,6 @@ func controllersOff(m *staticpod.Manifest) (t Taken, err error) {
 		t.Lines = append(t.Lines, Assign(KeyFlag, ""))
 	}
 	return t, nil
-}
-
-// isEnabled reports whether a list turns a controller on that is on by default, and whether it names
-// it. As in IsControllerEnabled (k8s.io/controller-manager/app/helper.go) the first mention counts, and
-// without one "*" does.
-func isEnabled(list []string, c replacedController) (on, named bool) {
-	for _, one := range list {
-		switch one {
-		case c.name, c.alias:
-			return true, true
-		case "-" + c.name, "-" + c.alias:
-			return false, true
-		}
-	}
-	return slices.Contains(list, allControllers), false
 }
 
 // oldestMinor is the minor version of the oldest Kubernetes 1.x that a takeover supports.

@@ -30,8 +30,8 @@ func carriers() map[string]func(k *Carried, name string) (string, error) {
 
 // Carried is what our process takes over of kube-controller-manager as the operator configured it.
 type Carried struct {
-	// Args are our flags, and Files what they name on the host. Unknown are its flags that this version does not know.
-	Args, Files, Unknown []string
+	// Args are our flags, and Files what they name on the host. Notes, for the user, name its flags that this version does not know.
+	Args, Files, Notes []string
 
 	*staticpod.Manifest
 
@@ -52,7 +52,8 @@ func Carry(m *staticpod.Manifest, same func(flag string) bool, own staticpod.Com
 			continue
 		} else if carry == nil {
 			if !same(name) {
-				k.Unknown = append(k.Unknown, Assign(name, strings.Join(m.Command().All(name), " ")))
+				k.Notes = append(k.Notes, fmt.Sprintf("Not taken over: %s of %s: this version knows neither the flag nor what it changes.",
+					Assign(name, strings.Join(m.Command().All(name), " ")), ControllerManager))
 			}
 			continue
 		}
@@ -116,8 +117,8 @@ func (k *Carried) controllers(name string) (string, error) {
 	selectors := []string{allControllers}
 	for _, one := range replacedControllers(k.Image()) {
 		// Without a record, those that ours runs may be off because of ours.
-		if on, _ := isEnabled(k.Command().List(name), one); !on && (k.own == nil || !Enabled(k.own, one.name)) {
-			selectors = append(selectors, "-"+one.name)
+		if !Enabled(k.Command(), one) && (k.own == nil || !Enabled(k.own, one)) {
+			selectors = append(selectors, "-"+one)
 		}
 	}
 	if len(selectors) == 1 {
@@ -126,25 +127,11 @@ func (k *Carried) controllers(name string) (string, error) {
 	return strings.Join(selectors, ","), k.Understands(name)
 }
 
-// Notes name the flags that this version does not know.
-func (k *Carried) Notes() (notes []string) {
-	for _, flag := range k.Unknown {
-		notes = append(notes, fmt.Sprintf("Not taken over: %s of %s: this version knows neither the flag nor what it changes.",
-			flag, ControllerManager))
-	}
-	return notes
-}
-
 // running returns the controllers that run in kube-controller-manager, as a manifest is, and in our process with a command.
 func running(kcm *staticpod.Manifest, own staticpod.Command) (there, here []string) {
-	for _, one := range replacedControllers(kcm.Image()) {
-		if Enabled(own, one.name) {
-			here = append(here, one.name)
-		}
-	}
-	token := tokenController().name
-	if own.Last(KeyFlag)+own.Last(KeyRingFlag) != "" && Enabled(own, token) {
-		here = append(here, token)
+	here = slices.DeleteFunc(replacedControllers(kcm.Image()), func(name string) bool { return !Enabled(own, name) })
+	if own.Last(KeyFlag)+own.Last(KeyRingFlag) != "" && Enabled(own, tokenController) {
+		here = append(here, tokenController)
 	}
 	return Stock(kcm.Image(), kcm.Command()), here
 }

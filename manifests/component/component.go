@@ -174,39 +174,20 @@ func (f Files) Takeover(changes Changes) (Files, error) {
 	return Files{Name: f.Name, Manifest: after.Bytes(), Backup: first.Bytes(), Patch: patch, Taken: &taken}, err
 }
 
-// Handback returns what a handback makes of the files. notes are for the user.
-func (f Files) Handback() (after Files, notes []string, err error) {
+// Handback returns what a handback makes of the files.
+func (f Files) Handback() (Files, error) {
 	first, err := f.Operators()
 	if err != nil {
-		return f, nil, err
+		return f, err
 	}
 	if left := f.left(first.Command()); left != "" {
-		return f, nil, f.unrecorded(left)
+		return f, f.unrecorded(left)
 	}
-	after = Files{Name: f.Name, Manifest: first.Bytes(), Backup: f.Backup}
+	after := Files{Name: f.Name, Manifest: first.Bytes(), Backup: f.Backup}
 	if f.Taken != nil {
 		after.Backup = first.Bytes()
 	}
-	switch off := offBefore(f.Name, first.Command()); {
-	case off != "" && f.Name == APIServer:
-		notes = append(notes, "It has no "+pluginName+" plugin by "+off+", which is not of the takeover, and gets none: our process stays "+
-			"until that is taken out.")
-	case off != "":
-		notes = append(notes, "It had "+off+" before, and keeps it.")
-	}
-	return after, notes, nil
-}
-
-// offBefore returns the line of a command with which a component does not do what our process does.
-func offBefore(name string, command staticpod.Command) string {
-	for _, line := range command[1:] {
-		one := staticpod.Command{line}
-		if name == APIServer && PluginIsOff(one) ||
-			name == ControllerManager && slices.Contains(one.List(ControllersFlag), "-"+replacedControllers("")[0].name) {
-			return line
-		}
-	}
-	return ""
+	return after, nil
 }
 
 // left returns a line that only a takeover writes, "" if there is none.

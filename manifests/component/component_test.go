@@ -70,7 +70,7 @@ func there(t *testing.T, f Files, changes Changes) Files {
 
 func back(t *testing.T, f Files) Files {
 	t.Helper()
-	f, _, err := f.Handback()
+	f, err := f.Handback()
 	testutil.Must(t, err)
 	return f
 }
@@ -239,7 +239,7 @@ func TestOurVolumeTwice(t *testing.T) {
 	f.Manifest = bytes.Replace(f.Manifest, []byte(mounts), []byte(mounts+
 		"    - mountPath: /mine\n      name: sa-controller-manager-config\n"), 1)
 	const want = "without our changes: it has no volume sa-controller-manager-config, which its container mounts at /mine; take the mount out"
-	if _, _, err := f.Handback(); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := f.Handback(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }
@@ -263,7 +263,7 @@ func TestUnrecorded(t *testing.T) {
 		if tc.recorded {
 			f.Backup, f.Taken = f.Manifest, &Taken{}
 		}
-		if _, _, err := f.Handback(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+		if _, err := f.Handback(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want %q", name, err, tc.want)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
 )
 
@@ -41,16 +41,17 @@ func (c *Config) mirror(ctx context.Context, name string) (*corev1.Pod, error) {
 	return c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name+"-"+c.Node, metav1.GetOptions{})
 }
 
-// runs checks that the kubelet runs a component with a command. The kubelet replaces the mirror pod
+// runs checks that the kubelet runs a component as a manifest has it. The kubelet replaces the mirror pod
 // when the manifest changes, and the new one does not inherit the status of the old one.
-func (c *Config) runs(name string, command []string) cli.Check {
+func (c *Config) runs(name string, m *staticpod.Manifest) cli.Check {
 	return func(ctx context.Context) error {
 		pod, err := c.mirror(ctx, name)
 		if err != nil {
 			return err
 		}
-		if len(pod.Spec.Containers) != 1 || !slices.Equal(pod.Spec.Containers[0].Command, command) {
-			return fmt.Errorf("the kubelet still runs Pod %s with its previous command", pod.Name)
+		const restarted = component.RestartAnnotation
+		if !slices.Equal(staticpod.CommandOf(pod), m.Command()) || pod.Annotations[restarted] != m.Annotations()[restarted] {
+			return fmt.Errorf("the kubelet still runs Pod %s of the previous manifest", pod.Name)
 		}
 		return awaitsReady(pod)
 	}
@@ -86,13 +87,12 @@ const registrationCheck = "webhook-registration"
 // managerReady checks that our process is ready, and that it is not the one from before a rewrite. With a
 // query that excludes checks the Pod may be not ready.
 func (c *Config) managerReady(d *desired, query string) cli.Check {
-	port := ownPort(d.own)
 	return func(ctx context.Context) error {
 		pod, err := c.mirror(ctx, manager)
 		if err == nil && !isOf(pod, d.manifest) {
 			return fmt.Errorf("the kubelet still runs Pod %s of the previous manifest", pod.Name)
 		}
-		if unhealthy := healthy(ctx, port, query); unhealthy != nil && err == nil {
+		if unhealthy := healthy(ctx, ownPort(d.own), query); unhealthy != nil && err == nil {
 			return fmt.Errorf("%w%s", unhealthy, waiting(pod))
 		} else if unhealthy != nil {
 			return unhealthy
@@ -114,8 +114,8 @@ func isOf(pod *corev1.Pod, manifest []byte) bool {
 }
 
 // healthy asks /readyz of our process. Its certificate is self-signed, and the answer is not secret.
-func healthy(ctx context.Context, port int, query string) error {
-	url := fmt.Sprintf("https://127.0.0.1:%d/readyz%s", port, query)
+func healthy(ctx context.Context, port, query string) error {
+	url := fmt.Sprintf("https://127.0.0.1:%s/readyz%s", port, query)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func failing(body string) string {
 // managerGone checks that our process has ended on this node. The mirror pod may go before the process
 // does.
 func (c *Config) managerGone(o *observed) cli.Check {
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ownPort(o.own)))
+	address := net.JoinHostPort("127.0.0.1", ownPort(o.own))
 	return func(ctx context.Context) error {
 		if _, err := c.mirror(ctx, manager); err == nil {
 			return errors.New("the kubelet has not stopped sa-controller-manager yet")

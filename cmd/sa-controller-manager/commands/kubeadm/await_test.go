@@ -24,13 +24,18 @@ import (
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
+	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 // TestChecks is what a step awaits of the API.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	command := []string{component.APIServer, "--a=1"}
-	runs := func(c *Config) cli.Check { return c.runs(component.APIServer, command) }
+	m, err := staticpod.Parse(staticpodtest.Manifest(command), component.APIServer)
+	testutil.Must(t, err)
+	runs := func(c *Config) cli.Check { return c.runs(component.APIServer, m) }
+	restarted := mirror(component.APIServer, "n", true, command...)
+	restarted.Annotations[component.RestartAnnotation] = "before"
 	deleted := mirror(component.APIServer, "n", true, command...)
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x/y"}
 	on := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
@@ -43,9 +48,10 @@ func TestChecks(t *testing.T) {
 		objects []runtime.Object
 		want    string
 	}{
-		"Runs":   {check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", true, command...)}},
-		"NoPod":  {check: runs, want: `pods "kube-apiserver-n" not found`},
-		"Former": {check: runs, objects: []runtime.Object{on}, want: "still runs Pod kube-apiserver-n with its previous command"},
+		"Runs":    {check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", true, command...)}},
+		"NoPod":   {check: runs, want: `pods "kube-apiserver-n" not found`},
+		"Former":  {check: runs, objects: []runtime.Object{on}, want: "still runs Pod kube-apiserver-n of the previous manifest"},
+		"Restart": {check: runs, objects: []runtime.Object{restarted}, want: "still runs Pod kube-apiserver-n of the previous manifest"},
 		"NotReady": {
 			check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", false, command...)},
 			want: "the Pod kube-apiserver-n is not ready yet",

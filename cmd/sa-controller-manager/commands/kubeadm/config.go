@@ -4,11 +4,11 @@
 package kubeadm
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -111,11 +111,4 @@ func (c *Config) onNode(path string) string {
 }
 
 // ownPort returns the port of our /readyz.
-func ownPort(own staticpod.Command) int {
-	const defaultPort = 10261
-	port, err := strconv.Atoi(own.Last("secure-port"))
-	if err != nil {
-		return defaultPort
-	}
-	return port
-}
+func ownPort(own staticpod.Command) string { return cmp.Or(own.Last("secure-port"), "10261") }

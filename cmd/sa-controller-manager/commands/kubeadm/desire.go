@@ -11,9 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
-
 	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -67,6 +64,11 @@ func (c *Config) desire(o *observed) (*desired, error) {
 	if err := c.chooseFiles(o, d, api); err != nil {
 		return nil, err
 	}
+	if d.files {
+		if d.copied, err = c.copyOf(o, api); err != nil {
+			return nil, err
+		}
+	}
 	d.changes = c.changes(o, d.files)
 	own := o.current
 	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
@@ -96,21 +98,16 @@ func (c *Config) desire(o *observed) (*desired, error) {
 			return nil, err
 		}
 	}
-	return d, c.desireFiles(o, d, api)
+	return d, c.desireFiles(o, d)
 }
 
 // desireFiles decides what the files of the two components become.
-func (c *Config) desireFiles(o *observed, d *desired, api *staticpod.Manifest) (err error) {
+func (c *Config) desireFiles(o *observed, d *desired) (err error) {
 	if d.controllerManager, err = o.files[component.ControllerManager].Takeover(d.changes); err != nil {
 		return err
 	}
 	now := o.apiServer()
 	d.readsFiles = now
-	if d.files {
-		if d.copied, err = c.copyOf(o, api); err != nil {
-			return err
-		}
-	}
 	if d.files && !(now.ReadsFiles() && now.PluginIsOff()) {
 		beside := d.changes
 		beside.Plugin = false // it stays until our process has proved the call
@@ -162,11 +159,9 @@ func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error 
 		return err
 	}
 	d.certDir = pod.CertDir
-	if copied, err := c.copyOf(o, api); d.files && err == nil { // desireFiles returns the error
-		hidden := func(file string) bool { return manifests.Mountable(file) != nil }
-		// Our process reports whether they change.
-		pod.Files = append(pod.Files, slices.DeleteFunc(configfile.Sources(copied), hidden)...)
-	}
+	hidden := func(file string) bool { return manifests.Mountable(file) != nil }
+	// Our process reports whether they change.
+	pod.Files = append(pod.Files, slices.DeleteFunc(configfile.Sources(d.copied), hidden)...)
 	args, err := c.Pod(&pod)
 	if err != nil {
 		return err
@@ -179,18 +174,9 @@ func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error 
 		return err
 	}
 	pod.CreateSecrets = d.createSecrets
-	if d.manifest, err = manifests.StaticPod(pod); err != nil {
-		return err
-	}
-	var made corev1.Pod
-	if err := yaml.Unmarshal(d.manifest, &made); err != nil {
-		return fmt.Errorf("read our manifest: %w", err)
-	}
-	if err := staticpod.Check(&made.Spec); err != nil {
-		return fmt.Errorf("our manifest: %w", err)
-	}
-	d.own = staticpod.CommandOf(&made)
-	return nil
+	d.manifest, err = manifests.StaticPod(pod)
+	d.own = staticpod.CommandIn(d.manifest)
+	return err
 }
 
 // ofAPIServer sets the options that follow from kube-apiserver's manifest: the directory of the CA for
@@ -251,27 +237,41 @@ func (c *Config) checkKeyRing(o *observed, d *desired) error {
 }
 
 // readNamed reads the files that our new manifest names, without which the process would not start or could not work.
-func (c *Config) readNamed(d *desired) error {
-	var err error
-	if file := d.own.Last(component.KeyRingFlag); file != "" {
-		if _, err := ring.At(c.onNode(file)).Read(); err != nil {
-			return fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
+func (c *Config) readNamed(d *desired) (err error) {
+	if _, err = c.ownRing(d.own); err != nil {
+		return err
+	}
+	if d.key, err = ownFile(c, d.own, component.KeyFlag, signing.ParsePrivateKey); err != nil {
+		return err
+	}
+	if component.Enabled(d.own, options.RootCACertificatePublisher) {
+		d.rootCA, err = ownFile(c, d.own, component.RootCAFlag, func(data []byte) (*rootca.Bundle, error) {
+			bundle, err := rootca.ParseBundle(data)
+			if err == nil {
+				err = bundle.CheckSize()
+			}
+			return bundle, err
+		})
+	}
+	return err
+}
+
+// ownFile reads the file that a flag of ours names, and returns the zero value if none does.
+func ownFile[T any](c *Config, own staticpod.Command, flag string, parse func([]byte) (T, error)) (value T, err error) {
+	if file := own.Last(flag); file != "" {
+		if value, err = cli.ReadFile(flag, c.onNode(file), parse); err != nil {
+			err = fmt.Errorf("our %w", err)
 		}
 	}
-	if file := d.own.Last(component.KeyFlag); file != "" {
-		if d.key, err = cli.ReadFile(component.KeyFlag, c.onNode(file), signing.ParsePrivateKey); err != nil {
-			return fmt.Errorf("our %w", err)
+	return value, err
+}
+
+// ownRing reads our key ring, an empty one if our command names none.
+func (c *Config) ownRing(own staticpod.Command) (state ring.State, err error) {
+	if file := own.Last(component.KeyRingFlag); file != "" {
+		if state, err = ring.At(c.onNode(file)).Read(); err != nil {
+			err = fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
 		}
 	}
-	file := d.own.Last(component.RootCAFlag)
-	if file == "" || !component.Enabled(d.own, options.RootCACertificatePublisher) {
-		return nil
-	}
-	if d.rootCA, err = cli.ReadFile(component.RootCAFlag, c.onNode(file), rootca.ParseBundle); err != nil {
-		return fmt.Errorf("our %w", err)
-	}
-	if err := d.rootCA.CheckSize(); err != nil {
-		return fmt.Errorf("our --%s: %w", component.RootCAFlag, err)
-	}
-	return nil
+	return state, err
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -94,7 +93,7 @@ func (c *Config) forgetRing(ctx context.Context) error {
 // givesBack plans the writes and waits of a handback's step. The record goes last.
 func (w *written) givesBack(s *step, o *observed) error {
 	c, before := w.c, o.files[s.name]
-	after, notes, err := before.Handback()
+	after, err := before.Handback()
 	if err != nil {
 		return c.damaged(s.name, err)
 	}
@@ -102,37 +101,25 @@ func (w *written) givesBack(s *step, o *observed) error {
 	if err != nil {
 		return err
 	}
-	problems, err := c.checkKeyFiles(o, s.name, m)
-	if err != nil {
+	if s.notes, err = c.checkKeyFiles(o, s.name, m); err != nil {
 		return err
 	}
-	s.notes = slices.Concat(notes, problems)
 	s.advice = logOf(s.name) + "\n" + again + "."
-	s.waits = []cli.Check{c.runs(s.name, m.Command())}
+	s.waits = []cli.Check{c.runs(s.name, m)}
 	// Edits since the takeover become part of the backup, so that nothing is taken out of them twice.
 	s.writes = nodefile.Append(s.writes, c.backup(s.name), before.Backup, after.Backup)
 	s.writes = nodefile.Append(s.writes, c.manifest(s.name), before.Manifest, after.Manifest)
 	s.writes = nodefile.Append(s.writes, c.patch(s.name), before.Patch, nil)
 	if s.name == component.APIServer {
-		s.notes = append(s.notes, c.ownIsGone(o, before, after)...)
+		if o.current == nil && len(s.writes) > 0 {
+			s.notes = append(s.notes, "Our manifest is gone or damaged. The keys in use are those of "+c.backup(manager)+", or unknown without it.")
+		}
 		if bytes.HasPrefix(o.copied, []byte(copyHead)) && m.Command().Last(component.AdmissionConfigFlag) != component.AdmissionConfigFile {
 			s.writes = nodefile.Append(s.writes, c.onNode(component.AdmissionConfigFile), o.copied, nil)
 		}
 	}
 	s.writes = append(s.writes, w.next(w.record.With(after.Name, after.Taken))...)
 	return nil
-}
-
-// ownIsGone says what is compared with the key files if our manifest is gone.
-func (c *Config) ownIsGone(o *observed, before, after component.Files) []string {
-	switch {
-	case o.current != nil || bytes.Equal(before.Manifest, after.Manifest):
-		return nil
-	case o.managerBackup == nil:
-		return []string{"Our manifest is gone or damaged, so the keys in use are unknown " +
-			"and are not compared with the key files that come back."}
-	}
-	return []string{"Our manifest is gone or damaged. The keys in use are taken from " + c.backup(manager) + "."}
 }
 
 // answers checks that there is a kube-apiserver to ask. Whatever status it answers with, or with which certificate, it runs.

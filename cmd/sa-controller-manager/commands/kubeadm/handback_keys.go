@@ -20,22 +20,18 @@ import (
 // keysInUse reads the keys that our manifest names: the ring, or a key file as a ring of one key, and those that only
 // verify. Both are empty if our manifest is gone or names no signing key.
 func (c *Config) keysInUse(o *observed) (keys ring.State, verify []signing.PublicKey, err error) {
-	ringFile, keyFile := o.own.Last(component.KeyRingFlag), o.own.Last(component.KeyFlag)
-	switch {
-	case ringFile != "":
-		if keys, err = ring.At(c.onNode(ringFile)).Read(); err != nil {
-			return keys, nil, fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
-		}
-		keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
+	if keys, err = c.ownRing(o.own); err != nil {
+		return keys, nil, err
+	}
+	keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
+	if o.own.Last(component.KeyRingFlag) != "" {
 		keys = keys.Effective()
-	case keyFile != "":
-		key, err := cli.ReadFile(component.KeyFlag, c.onNode(keyFile), signing.ParsePrivateKey)
-		if err != nil {
-			return keys, nil, fmt.Errorf("our %w", err)
+	} else {
+		key, err := ownFile(c, o.own, component.KeyFlag, signing.ParsePrivateKey)
+		if err != nil || key == nil {
+			return keys, nil, err
 		}
 		keys.Keys = []ring.Key{{Key: signing.Key{PublicKey: key.Public(), Role: signing.Active}}}
-	default:
-		return keys, nil, nil
 	}
 	for _, file := range o.own.All(component.VerifyKeyFlag) {
 		found, err := cli.ReadFile(component.VerifyKeyFlag, c.onNode(file), signing.ParsePublicKeys)

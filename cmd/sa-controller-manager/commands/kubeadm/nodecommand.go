@@ -114,26 +114,21 @@ func (f *nodeFlags) validate() []error {
 	return p
 }
 
-// locked calls act while no other takeover or handback works on this node. A dry run takes no lock.
-func (f *nodeFlags) locked(act func() error) error {
-	if !f.DryRun {
-		unlock, err := nodefile.Lock(f.ManifestsDir)
+// run connects to the API server and calls act while no other command works on this node. A dry run takes no lock and needs no
+// API server, and that of a handback asks none.
+func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
+	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
+		return err
+	}
+	c := f.Config
+	if !c.DryRun {
+		unlock, err := nodefile.Lock(c.ManifestsDir)
 		if err == nil {
 			defer unlock()
 		} else if !errors.Is(err, fs.ErrNotExist) { // what reads the manifests says more
 			return err
 		}
 	}
-	return act()
-}
-
-// run connects to the API server and calls act. A dry run needs no API server, and that of a handback asks
-// none.
-func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
-	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
-		return err
-	}
-	c := f.Config
 	if !c.DryRun || c.Pod != nil {
 		var err error
 		if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || f.kubeconfig != "") {
@@ -203,7 +198,7 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || f.Reset
-			return f.locked(func() error { return f.takeOver(cmd, &p) })
+			return f.takeOver(cmd, &p)
 		},
 	}
 	f.addTo(cmd)
@@ -243,9 +238,7 @@ func newHandbackCommand() *cobra.Command {
 		Short: "Undo a takeover on this node",
 		Long:  handbackDescription,
 		Args:  cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.locked(func() error { return f.run(cmd, Handback) })
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd, Handback) },
 	}
 	f.addTo(cmd)
 	cmd.Flags().BoolVar(&f.SkipKeyCheck, "skip-key-check", f.SkipKeyCheck,

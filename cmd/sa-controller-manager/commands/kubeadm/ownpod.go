@@ -38,10 +38,7 @@ type podFlags struct {
 }
 
 func newPodFlags() podFlags {
-	path, err := os.Executable()
-	if err != nil {
-		path = "/usr/local/bin/" + options.ProgramName
-	}
+	path, _ := os.Executable() // without one, the flag is needed
 	return podFlags{self: path, versionOf: versionOf, binary: path, tokenSecrets: string(options.TokenSecretsManual)}
 }
 
@@ -61,7 +58,7 @@ func (p *podFlags) addTo(fs *pflag.FlagSet) {
 
 // given reports whether an existing manifest is to be replaced.
 func (p *podFlags) given(fs *pflag.FlagSet) bool {
-	return p.rewrite || slices.ContainsFunc([]string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag}, fs.Changed)
+	return p.rewrite || slices.ContainsFunc(recordedFlags, fs.Changed)
 }
 
 func (p *podFlags) validate() []error {

@@ -83,18 +83,13 @@ func (c *Config) signerFlags(m *staticpod.Manifest, previous []string) (args, fi
 // them. It refuses a ring with a key whose socket is not named, with which our process would end at
 // every start; any other problem with the ring is reported by our process.
 func (c *Config) signerSockets(own staticpod.Command) ([]string, error) {
-	var sockets remote.Sockets
-	if file := own.Last(remote.SocketsFlag); file != "" {
-		var err error
-		if sockets, err = cli.ReadFile(remote.SocketsFlag, c.onNode(file), remote.ParseSockets); err != nil {
-			return nil, err
-		}
+	sockets, err := ownFile(c, own, remote.SocketsFlag, remote.ParseSockets)
+	if err != nil {
+		return nil, err
 	}
-	if file := own.Last(component.KeyRingFlag); file != "" {
-		if state, err := ring.At(c.onNode(file)).Read(); err == nil {
-			if err := sockets.Check(state.Ring()); err != nil {
-				return nil, err
-			}
+	if state, err := c.ownRing(own); err == nil && len(state.Keys) > 0 {
+		if err := sockets.Check(state.Ring()); err != nil {
+			return nil, err
 		}
 	}
 	for name, socket := range sockets {

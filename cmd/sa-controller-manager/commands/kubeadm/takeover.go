@@ -189,7 +189,7 @@ func (w *written) takes(s *step, before, after component.Files) error {
 	changes = nodefile.Append(changes, c.patch(after.Name), before.Patch, after.Patch)
 	changes = nodefile.Append(changes, c.manifest(after.Name), before.Manifest, after.Manifest)
 	s.writes = append(nodefile.Append(nil, c.backup(after.Name), before.Backup, after.Backup), changes...)
-	s.waits = []cli.Check{c.runs(after.Name, m.Command())}
+	s.waits = []cli.Check{c.runs(after.Name, m)}
 	if after.Name == component.APIServer {
 		s.rollback, s.undone = nodefile.Reverse(changes), "the previous manifest of "+component.APIServer+" is back"
 	}

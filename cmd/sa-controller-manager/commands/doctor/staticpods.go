@@ -54,7 +54,10 @@ func controlPlaneFindings(pods []corev1.Pod, bound bool, lease *coordinationv1.L
 		}
 	}
 	for host, kcm := range kcms {
-		if names := stockControllers(kcm, staticpod.CommandOf(own[host])); leads && len(names) > 0 {
+		ours := staticpod.CommandOf(own[host]) // without a command it runs all
+		names := slices.DeleteFunc(component.Stock(kcm.Spec.Containers[0].Image, staticpod.CommandOf(kcm)),
+			func(name string) bool { return !component.Enabled(ours, name) })
+		if leads && len(names) > 0 {
 			doubled = append(doubled, kcm.Name+" ("+strings.Join(names, ", ")+")")
 		}
 	}
@@ -81,16 +84,6 @@ func onHosts(pods []corev1.Pod, name string) map[string]*corev1.Pod {
 		}
 	}
 	return found
-}
-
-// stockControllers returns what a kube-controller-manager runs and our process on its host, if it has a command, does too.
-func stockControllers(kcm *corev1.Pod, own staticpod.Command) (names []string) {
-	for _, name := range component.Stock(kcm.Spec.Containers[0].Image, staticpod.CommandOf(kcm)) {
-		if component.Enabled(own, name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // runningNowhere returns the controllers without which a namespace can have no Pods, and which are off in every

@@ -132,7 +132,7 @@ func (c *Config) answers(context.Context) error {
 }
 
 // wayBack offers to restore what kube-apiserver had, where it does not answer after a takeover that was interrupted.
-func (c *Config) wayBack(ctx context.Context, o *observed, silent error) error {
+func (c *Config) wayBack(ctx context.Context, silent error) error {
 	silent = fmt.Errorf("kube-apiserver does not answer: %w", silent)
 	if ctx.Err() != nil || c.Confirm != nil && !c.Confirm(ctx,
 		silent.Error()+"\nA takeover has changed its manifest. Put the previous one back?") {
@@ -140,11 +140,7 @@ func (c *Config) wayBack(ctx context.Context, o *observed, silent error) error {
 	}
 	back := *c
 	back.Steps, back.Confirm = []string{StepAPIServer}, nil
-	steps, err := back.planHandback(o)
-	if err == nil {
-		err = back.run(ctx, steps)
-	}
-	if err != nil {
+	if err := Handback(ctx, back); err != nil {
 		return errors.Join(silent, err)
 	}
 	return fmt.Errorf("%w; its previous manifest is back", silent)

@@ -133,20 +133,17 @@ func lacking(keys ring.State, verify, known []signing.PublicKey, files string) (
 // process has that, with one that no ring has had and that kube-apiserver verifies with, as "keys export --new-key" makes.
 func cannotSign(keys ring.State, name, file string, key *signing.PrivateKey, err error, verified []signing.PublicKey) error {
 	active := keys.Active()
-	if err != nil && active.Signer == "" {
-		return fmt.Errorf("%s would sign nothing: it gets back %w", name, err)
-	}
-	if err == nil && (active.ID == "" || key.ID() == active.ID) {
+	switch {
+	case err == nil && (active.ID == "" || key.ID() == active.ID):
 		return nil
-	}
-	if active.Signer == "" {
+	case err != nil && active.Signer == "":
+		return fmt.Errorf("%s would sign nothing: it gets back %w", name, err)
+	case active.Signer == "":
 		return fmt.Errorf("%s holds key %s, and %s would sign with it after the handback; key %s (%s) signs now",
 			file, key.ID(), name, active.ID, active.Algorithm)
-	}
-	if err == nil {
+	case err == nil && (name != component.APIServer || contains(verified, key.ID())):
 		_, has := keys.Key(key.ID())
-		had := slices.ContainsFunc(keys.Removed, func(gone ring.Removed) bool { return gone.Is(key.Public()) })
-		if !has && !had && (name != component.APIServer || contains(verified, key.ID())) {
+		if !has && !slices.ContainsFunc(keys.Removed, func(gone ring.Removed) bool { return gone.Is(key.Public()) }) {
 			return nil
 		}
 	}

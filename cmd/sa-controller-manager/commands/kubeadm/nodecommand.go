@@ -66,7 +66,7 @@ type nodeFlags struct {
 // newNodeFlags has the steps of a command in order.
 func newNodeFlags(steps ...string) nodeFlags {
 	hostname, _ := os.Hostname() // without one, the flag is needed
-	return nodeFlags{steps: steps, Config: Config{
+	return nodeFlags{steps: steps, kubeconfig: "/etc/kubernetes/admin.conf", Config: Config{
 		// As kubeadm does.
 		Node:         strings.ToLower(strings.TrimSpace(hostname)),
 		ManifestsDir: "/etc/kubernetes/manifests",
@@ -89,8 +89,7 @@ func (f *nodeFlags) addTo(cmd *cobra.Command) {
 // addPlaces adds the flags for what is where.
 func (f *nodeFlags) addPlaces(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig,
-		"kubeconfig `file` of an administrator. Default: /etc/kubernetes/admin.conf, or super-admin.conf if that does not exist.")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "kubeconfig `file` of an administrator.")
 	fs.StringVar(&f.Node, "node-name", f.Node, "`name` of this node's Node object, the suffix of its mirror pods. Default: the host name.")
 	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pod manifests. The original ones are kept in "+
 		"sa-controller-manager-backup beside it, and patches with the same changes for kubeadm in sa-controller-manager-patches.")
@@ -131,7 +130,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 	}
 	if !c.DryRun || c.Pod != nil {
 		var err error
-		if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || f.kubeconfig != "") {
+		if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || cmd.Flags().Changed("kubeconfig")) {
 			return err
 		}
 		if c.DryRun && err == nil {
@@ -166,17 +165,8 @@ func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
-// adminClient makes a client from the given kubeconfig or kubeadm's for administrators, and from no other, and
-// names the cluster.
+// adminClient makes a client from a kubeconfig and from nothing else, and names the cluster.
 func adminClient(file string) (client kubernetes.Interface, cluster string, err error) {
-	if file == "" {
-		file = "/etc/kubernetes/admin.conf"
-		const super = "/etc/kubernetes/super-admin.conf"
-		_, missing := os.Stat(file)
-		if _, err := os.Stat(super); err == nil && errors.Is(missing, fs.ErrNotExist) {
-			file = super
-		}
-	}
 	o := options.NewConnection()
 	o.Kubeconfig, o.ContentType = file, ""
 	config, err := resolve.ClientConfig(&o)

@@ -6,9 +6,7 @@ package kubeadm
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -111,13 +109,9 @@ func (c *Config) checkStrayManifests() error {
 			continue
 		}
 		file := filepath.Join(c.ManifestsDir, entry.Name())
-		info, err := os.Stat(file)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("%s leads to a file that does not exist; remove the link", file)
-		case err != nil:
-			return err
-		case !info.Mode().IsRegular():
+		if info, err := os.Stat(file); err != nil {
+			return fmt.Errorf("%w; if it is a link that leads nowhere, remove it", err)
+		} else if !info.Mode().IsRegular() {
 			continue // as the kubelet does
 		}
 		data, err := os.ReadFile(file)
@@ -128,26 +122,20 @@ func (c *Config) checkStrayManifests() error {
 		if yaml.Unmarshal(data, &pod) != nil {
 			continue // the kubelet does not run that
 		}
-		if of := runs(&pod); of != "" && entry.Name() != of+".yaml" {
-			return fmt.Errorf("%s is a manifest of %s too, and the kubelet runs copies as well; move it out of %s",
-				file, of, c.ManifestsDir)
+		for _, name := range []string{manager, component.ControllerManager, component.APIServer} {
+			if runs(&pod, name) && entry.Name() != name+".yaml" {
+				return fmt.Errorf("%s is a manifest of %s too, and the kubelet runs copies as well; move it out of %s", file, name, c.ManifestsDir)
+			}
 		}
 	}
 	return nil
 }
 
-// runs returns which of the three components a Pod is, "" if none.
-func runs(pod *corev1.Pod) string {
-	names := []string{manager, component.ControllerManager, component.APIServer}
-	for _, container := range pod.Spec.Containers {
-		if len(container.Command) > 0 && slices.Contains(names, path.Base(container.Command[0])) {
-			return path.Base(container.Command[0])
-		}
-	}
-	if slices.Contains(names, pod.Name) {
-		return pod.Name
-	}
-	return ""
+// runs reports whether a Pod is a component.
+func runs(pod *corev1.Pod, name string) bool {
+	return pod.Name == name || slices.ContainsFunc(pod.Spec.Containers, func(container corev1.Container) bool {
+		return len(container.Command) > 0 && path.Base(container.Command[0]) == name
+	})
 }
 
 // keyAccepted proves that kube-apiserver accepts a token signed with the key file of our new manifest.

@@ -37,16 +37,11 @@ func (f *nodeFlags) keep(fs *pflag.FlagSet, p *podFlags) error {
 	if err == nil && !f.Reset {
 		f.Kept = record.Flags
 	}
-	for _, flag := range f.Kept {
-		if !slices.Contains(recordedFlags, flagOf(flag)) {
-			return fmt.Errorf("%s has %q, which this version does not know; --reset goes on without", f.recordFile(), flag)
-		}
-	}
 	f.Kept = slices.DeleteFunc(f.Kept, func(flag string) bool { return given(fs, p, flag) })
 	for _, flag := range f.Kept {
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
 		if err := fs.Set(name, value); err != nil {
-			return err // it names the flag
+			return fmt.Errorf("%s: %w; --reset goes on without", f.recordFile(), err)
 		}
 	}
 	for _, name := range recordedFlags {

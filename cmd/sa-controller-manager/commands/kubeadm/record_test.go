@@ -102,7 +102,7 @@ func TestRecordIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct{ record, want, reset string }{
 		"NoRecord": {"x", noRecord, noRecord},
 		"Two":      {"{}}", noRecord, noRecord},
-		"Unknown":  {`{"flags": ["--dry-run=false"]}`, ` has "--dry-run=false", which this version does not know; --reset goes on without`, ""},
+		"Unknown":  {`{"flags": ["--new-flag=1"]}`, `: no such flag -new-flag; --reset goes on without`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newTakeoverNode(t)

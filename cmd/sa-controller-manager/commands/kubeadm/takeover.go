@@ -29,7 +29,7 @@ func Takeover(ctx context.Context, c Config) error {
 	taken := o.record.Components[component.APIServer] // a restart changes nothing
 	if len(taken.Lines)+len(taken.Mounts) > 0 && c.Client != nil && !c.DryRun {
 		if err := c.await(ctx, c.answers); err != nil {
-			return c.wayBack(ctx, o, err)
+			return c.wayBack(ctx, err)
 		}
 	}
 	d, err := c.desire(o)

@@ -28,72 +28,10 @@ const (
 	ControllersFlag = "controllers"
 	KeyFlag         = "service-account-private-key-file"
 	KeyRingFlag     = "service-account-key-ring"
-	disableFlag     = "disable-admission-plugins"
-	enableFlag      = "enable-admission-plugins"
-	// admissionControlFlag is the older form of disableFlag and enableFlag.
-	admissionControlFlag = "admission-control"
-
-	pluginName = "ServiceAccount"
 )
-
-// Changes are what a takeover changes in kube-apiserver.
-type Changes struct {
-	Plugin bool // it loses its ServiceAccount plugin
-	Files  bool // it reads our webhook from files
-	Signer bool // our process signs its tokens
-}
-
-// of returns the changes of a manifest that has none of them.
-func (c Changes) of(m *staticpod.Manifest) (t Taken, err error) {
-	if err := supported(m.Image()); err != nil {
-		return t, err
-	}
-	if c.Signer {
-		err = t.signer(m)
-	}
-	if c.Files && err == nil {
-		err = t.files(m)
-	}
-	if c.Plugin && err == nil {
-		err = t.pluginOff(m)
-	}
-	return t, err
-}
 
 // Assign returns a flag with its value, as in a command.
 func Assign(flag, value string) string { return "--" + flag + "=" + value }
-
-// WebhookPlugins are the plugins of kube-apiserver that call webhooks, in the order of
-// manifests.StaticDirs.
-func WebhookPlugins() []string {
-	return []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}
-}
-
-// pluginOff disables the ServiceAccount plugin of kube-apiserver.
-func (t *Taken) pluginOff(m *staticpod.Manifest) error {
-	if err := m.Understands(admissionControlFlag, enableFlag, disableFlag); err != nil {
-		return err
-	}
-	command := m.Command()
-	if len(command.All(admissionControlFlag)) > 0 {
-		return fmt.Errorf("--%s is in use, which kube-apiserver does not accept together with --%s; use --%s and --%s instead first",
-			admissionControlFlag, disableFlag, enableFlag, disableFlag)
-	}
-	if slices.Contains(command.List(enableFlag), pluginName) {
-		return fmt.Errorf("--%s names %s, which kube-apiserver does not accept for a disabled plugin; remove it there first, "+
-			"and from apiServer.extraArgs in the ConfigMap kube-system/kubeadm-config: it is on by default", enableFlag, pluginName)
-	}
-	disabled := command.List(disableFlag)
-	for _, webhooks := range WebhookPlugins() {
-		if slices.Contains(disabled, webhooks) {
-			return fmt.Errorf("--%s names %s, and without that plugin no webhook is called", disableFlag, webhooks)
-		}
-	}
-	if !slices.Contains(disabled, pluginName) {
-		t.Lines = append(t.Lines, Assign(disableFlag, pluginName))
-	}
-	return nil
-}
 
 // Files are a component's manifest and what takeovers have kept of it and for kubeadm, nil for what
 // does not exist.

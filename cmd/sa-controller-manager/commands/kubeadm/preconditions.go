@@ -19,11 +19,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/check"
+	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/identity"
 	"sa-controller-manager/manifests/nodefile"
@@ -177,4 +179,15 @@ func (c *Config) rootCAPublished(d *desired) cli.Check {
 		}
 		return nil
 	}
+}
+
+// switchedOff refuses to rely on files that an administrator has switched off: our process keeps them
+// away and is ready.
+func (c *Config) switchedOff(context.Context) error {
+	off := c.onNode(registration.StaticOffPath(manifests.StaticDirectory))
+	if _, err := os.Stat(off); err == nil {
+		return cli.Permanent(fmt.Errorf("%s switches the webhook off; %s webhook register --%s=%s lets it in again",
+			off, manager, staticDirFlag, manifests.StaticDirectory))
+	}
+	return nil
 }

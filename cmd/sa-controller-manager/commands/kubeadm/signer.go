@@ -19,17 +19,19 @@ import (
 	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
 )
 
+// Flags of kube-apiserver and, below, ours.
 const (
 	issuerFlag        = "service-account-issuer"
 	maxExpirationFlag = "service-account-max-token-expiration"
+	clientCAFlag      = "client-ca-file"
 
 	ownSocketFlag        = "external-signer-socket"
 	ownMaxExpirationFlag = "external-signer-max-token-expiration"
 
-	clientCAFlag = "client-ca-file"
+	registrationFlag = "webhook-registration"
+	staticDirFlag    = "static-registration-dir"
 )
 
 // signerFlags returns the settings that our process shares with kube-apiserver when it signs its tokens,

@@ -121,16 +121,10 @@ func (o StaticPodOptions) validate() error {
 	if o.Image != "" && !imageName().MatchString(o.Image) {
 		return fmt.Errorf("image %q: want a name with a tag or a digest", o.Image)
 	}
-	if o.HostBinary != "" && !strings.HasPrefix(o.HostBinary, "/") {
-		return fmt.Errorf("binary %q: want a path that begins with /", o.HostBinary)
-	}
 	for _, file := range slices.Concat(o.Files, o.Sockets) {
 		if err := Mountable(file); err != nil {
 			return err
 		}
-	}
-	if !slices.Contains([]string{"", "manual", "auto"}, o.TokenSecrets) {
-		return fmt.Errorf("token secrets %q: want manual or auto", o.TokenSecrets)
 	}
 	return nil
 }

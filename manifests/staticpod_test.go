@@ -102,10 +102,8 @@ func TestStaticPodRefuses(t *testing.T) {
 	}{
 		"NoTag":        {StaticPodOptions{Image: "sa-controller-manager"}, `image "sa-controller-manager"`},
 		"TwoLines":     {StaticPodOptions{Image: "a:b\nx: y"}, "image"},
-		"RelativePath": {StaticPodOptions{HostBinary: "bin/x"}, `binary "bin/x"`},
 		"HidesOurs":    {StaticPodOptions{Files: []string{"/etc/kubernetes/corp.crt"}}, "our static pod cannot mount /etc/kubernetes"},
 		"Root":         {StaticPodOptions{Files: []string{"/corp.crt"}}, "our static pod cannot mount /, where"},
-		"Mode":         {StaticPodOptions{TokenSecrets: "off"}, `token secrets "off"`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/staticpod"
-	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 // TestCorpus takes over what kubeadm has written over the years, what kind makes of it and what is written by hand,

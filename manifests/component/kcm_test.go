@@ -11,8 +11,8 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/staticpod"
-	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 // threeOff turns off what every version has.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/manifests/staticpod/staticpodtest"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 )
 
 // TestStyles takes over manifests in every style that people and tools write them in, with the external signer and files, and

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/manifests/staticpod/staticpodtest"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 )
 
 const plain = `apiVersion: v1

@@ -14,8 +14,8 @@ import (
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/podpolicy/podpolicytest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
-	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 // TestCheckPlugin: kube-apiserver's plugin goes only if our process does its work.

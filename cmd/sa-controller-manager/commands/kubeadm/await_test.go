@@ -22,9 +22,9 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
-	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 // TestChecks is what a step awaits of the API.

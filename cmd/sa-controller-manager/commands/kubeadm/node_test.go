@@ -20,9 +20,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
-	"sa-controller-manager/manifests/staticpod/staticpodtest"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )

@@ -15,8 +15,8 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
-	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 // TestRewriteKeepsTheKeyRing: after a rotation the key file is not what signs.

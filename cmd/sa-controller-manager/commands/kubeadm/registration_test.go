@@ -18,9 +18,9 @@ import (
 	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
-	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 const admissionHead = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"

@@ -26,10 +26,10 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
-	"sa-controller-manager/manifests/staticpod/staticpodtest"
 )
 
 // trip is a takeover with what is before and after it, and a handback.

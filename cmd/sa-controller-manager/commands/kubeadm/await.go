@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -29,7 +30,7 @@ import (
 // await runs the checks in order. Each has the timeout of a step. A permanent error stays one.
 func (c *Config) await(ctx context.Context, checks ...cli.Check) error {
 	for _, check := range checks {
-		if err := (cli.Await{Clock: c.Clock, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, check); err != nil {
+		if err := (cli.Await{Clock: clock.RealClock{}, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, check); err != nil {
 			return err
 		}
 	}

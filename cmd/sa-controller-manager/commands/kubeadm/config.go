@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
@@ -75,7 +74,6 @@ type Config struct {
 	// kube-apiserver does not answer.
 	Client kubernetes.Interface
 	Silent error
-	Clock  clock.Clock
 	// Out gets the plan and the finished steps. Progress, unless nil, is called with what is still
 	// missing while a step waits.
 	Out      io.Writer

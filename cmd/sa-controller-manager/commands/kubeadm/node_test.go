@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/internal/testutil/staticpodtest"
@@ -63,7 +62,7 @@ func newControlPlane(t *testing.T, sample string, flags ...string) *controlPlane
 		Node: "n", ManifestsDir: p.dir + "/manifests",
 		Version: func(context.Context, string) (string, error) { return "sa-controller-manager v1.2.3\n", nil },
 		DryRun:  true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
-		Clock: clock.RealClock{}, StepTimeout: time.Millisecond,
+		StepTimeout: time.Millisecond,
 		Pod: func(o *manifests.StaticPodOptions) ([]string, error) {
 			o.HostBinary = "/usr/local/bin/sa-controller-manager"
 			o.Args = append(o.Args, "--secure-port=1") // a process of ours may listen on the default port of this machine

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
@@ -71,7 +70,6 @@ func newNodeFlags(steps ...string) nodeFlags {
 		Node:         strings.ToLower(strings.TrimSpace(hostname)),
 		ManifestsDir: "/etc/kubernetes/manifests",
 		StepTimeout:  3 * time.Minute,
-		Clock:        clock.RealClock{},
 	}}
 }
 

@@ -45,7 +45,7 @@ func restart(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	s, err := c.planRestart(o, c.Steps[0], c.Clock.Now().UTC().Format(time.RFC3339Nano))
+	s, err := c.planRestart(o, c.Steps[0], time.Now().UTC().Format(time.RFC3339Nano))
 	if err != nil {
 		return err
 	}

@@ -46,26 +46,35 @@ func logOf(name string) string {
 // run prints the plan and runs its steps.
 func (c *Config) run(ctx context.Context, steps []step) error {
 	c.print(steps)
-	if c.DryRun {
-		return c.ask(ctx, steps)
-	}
-	changes := func(s step) bool { return len(s.writes) > 0 }
-	if c.Confirm != nil && slices.ContainsFunc(steps, changes) && !c.Confirm(ctx, "Go on?") {
+	act, changes := c.step, func(s step) bool { return len(s.writes) > 0 }
+	switch {
+	case c.DryRun && c.Client == nil:
+		if c.Silent != nil {
+			fmt.Fprintf(c.Out, "Not checked, because kube-apiserver did not answer (%v): whether it is this node's, accepts the key, and has "+
+				"the root CA published.\n", c.Silent)
+		}
+		return nil
+	case c.DryRun:
+		act = ask
+	case c.Confirm != nil && slices.ContainsFunc(steps, changes) && !c.Confirm(ctx, "Go on?"):
 		return errors.New("nothing was changed")
-	}
-	if err := c.removeLeftovers(); err != nil {
-		return err
+	default:
+		if err := c.removeLeftovers(); err != nil {
+			return err
+		}
 	}
 	for i, s := range steps {
 		begun := time.Now()
-		if err := c.step(ctx, s); err != nil {
+		if err := act(ctx, s); err != nil {
 			err = fmt.Errorf("step %d, %s: %w", i+1, s.name, err)
-			if !cli.IsPermanent(err) { // a refusal says what to do
+			if !c.DryRun && !cli.IsPermanent(err) { // a refusal says what to do
 				err = fmt.Errorf("%w\n%s", err, cmp.Or(s.advice, again+"."))
 			}
 			return err
 		}
-		fmt.Fprintf(c.Out, "Step %d, %s: done (%s).\n", i+1, s.name, time.Since(begun).Round(100*time.Millisecond))
+		if !c.DryRun {
+			fmt.Fprintf(c.Out, "Step %d, %s: done (%s).\n", i+1, s.name, time.Since(begun).Round(100*time.Millisecond))
+		}
 	}
 	return nil
 }
@@ -83,20 +92,11 @@ func (c *Config) removeLeftovers() error {
 	return errors.Join(all...)
 }
 
-// ask asks the proofs of all steps once, if kube-apiserver answers.
-func (c *Config) ask(ctx context.Context, steps []step) error {
-	if c.Client == nil && c.Silent != nil {
-		fmt.Fprintf(c.Out, "Not checked, because kube-apiserver did not answer (%v): whether it is this node's, accepts the key, and has "+
-			"the root CA published.\n", c.Silent)
-	}
-	if c.Client == nil {
-		return nil
-	}
-	for i, s := range steps {
-		for _, proof := range s.proofs {
-			if err := proof(ctx); err != nil {
-				return fmt.Errorf("step %d, %s: %w", i+1, s.name, err)
-			}
+// ask asks the proofs of a step once.
+func ask(ctx context.Context, s step) error {
+	for _, proof := range s.proofs {
+		if err := proof(ctx); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -143,15 +143,11 @@ func version(image string) (minor int) {
 // RootCAFlag is the same flag in kube-controller-manager and in ours.
 const RootCAFlag = "root-ca-file"
 
-// carriers have the flags of kube-controller-manager that our process gets, each with what returns our value. The others that
-// our process accepts as kube-controller-manager does are about its own clients, election, port, metrics, log and controllers.
-func carriers() map[string]func(k *Carried, name string) (string, error) {
-	last := (*Carried).last
-	return map[string]func(k *Carried, name string) (string, error){
-		KeyFlag: (*Carried).key, RootCAFlag: (*Carried).rootCA, ControllersFlag: (*Carried).controllers,
-		"legacy-service-account-token-clean-up-period": last, "concurrent-serviceaccount-token-syncs": last,
-		"leader-elect-lease-duration": last, "leader-elect-renew-deadline": last, "leader-elect-retry-period": last,
-	}
+// carriedFlags are those of kube-controller-manager that our process gets. The others that our process accepts as
+// kube-controller-manager does are about its own clients, election, port, metrics, log and controllers.
+var carriedFlags = []string{
+	KeyFlag, RootCAFlag, ControllersFlag, "legacy-service-account-token-clean-up-period", "concurrent-serviceaccount-token-syncs",
+	"leader-elect-lease-duration", "leader-elect-renew-deadline", "leader-elect-retry-period",
 }
 
 // Carried is what our process takes over of kube-controller-manager as the operator configured it.
@@ -173,17 +169,26 @@ func Carry(m *staticpod.Manifest, same func(flag string) bool, own staticpod.Com
 	// Without the first two flags kube-controller-manager differs from our manifest.
 	names := append([]string{KeyFlag, RootCAFlag}, m.Command().Given()...)
 	for i, name := range names {
-		carry := carriers()[name]
 		if slices.Contains(names[:i], name) {
 			continue
-		} else if carry == nil {
+		}
+		if !slices.Contains(carriedFlags, name) {
 			if !same(name) {
 				k.Notes = append(k.Notes, fmt.Sprintf("Not taken over: %s of %s: this version knows neither the flag nor what it changes.",
 					Assign(name, strings.Join(m.Command().All(name), " ")), ControllerManager))
 			}
 			continue
 		}
-		value, err := carry(k, name)
+		value, err := m.Command().Last(name), m.Understands(name)
+		switch file := name == KeyFlag || name == RootCAFlag; {
+		case err != nil:
+		case name == ControllersFlag:
+			value = k.controllers()
+		case file && value != "":
+			value, err = k.visible(value)
+		case name == KeyFlag: // without a root CA file, both publish the CA of their kubeconfig
+			value = k.ownKey()
+		}
 		if err != nil {
 			all = append(all, fmt.Errorf("--%s of %s: %w", name, ControllerManager, err))
 		}
@@ -194,35 +199,15 @@ func Carry(m *staticpod.Manifest, same func(flag string) bool, own staticpod.Com
 	return k, errors.Join(all...)
 }
 
-// last returns the value of a flag that takes one.
-func (k *Carried) last(name string) (string, error) {
-	return k.Command().Last(name), k.Understands(name)
-}
-
-func (k *Carried) rootCA(name string) (string, error) {
-	file, err := k.last(name)
-	if err != nil || file == "" {
-		return "", err // then both publish the CA of their kubeconfig
-	}
-	return k.visible(file)
-}
-
-// key returns the signing key. If none is named, our existing manifest may have it.
-func (k *Carried) key(name string) (string, error) {
-	file, err := k.last(name)
-	if err != nil {
-		return "", err
-	}
-	if file != "" {
-		return k.visible(file)
-	}
-	for _, file := range slices.Backward(k.own.All(name)) {
+// ownKey returns the signing key that our manifest names.
+func (k *Carried) ownKey() string {
+	for _, file := range slices.Backward(k.own.All(KeyFlag)) {
 		if file != "" {
 			k.Files = append(k.Files, file)
-			return file, nil
+			return file
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // visible returns the path at which our Pod sees a file, which is its path on the host.
@@ -239,7 +224,7 @@ func (k *Carried) visible(file string) (string, error) {
 }
 
 // controllers turns off the controllers that are off in kube-controller-manager, "" if none is.
-func (k *Carried) controllers(name string) (string, error) {
+func (k *Carried) controllers() string {
 	selectors := []string{allControllers}
 	for _, one := range replacedControllers(k.Image()) {
 		// Without a record, those that ours runs may be off because of ours.
@@ -248,9 +233,9 @@ func (k *Carried) controllers(name string) (string, error) {
 		}
 	}
 	if len(selectors) == 1 {
-		selectors = nil
+		return ""
 	}
-	return strings.Join(selectors, ","), k.Understands(name)
+	return strings.Join(selectors, ",")
 }
 
 // running returns the controllers that run in kube-controller-manager, as a manifest is, and in our process with a command.

@@ -100,10 +100,10 @@ func TestStaticPodRefuses(t *testing.T) {
 		options StaticPodOptions
 		want    string
 	}{
-		"NoTag":        {StaticPodOptions{Image: "sa-controller-manager"}, `image "sa-controller-manager"`},
-		"TwoLines":     {StaticPodOptions{Image: "a:b\nx: y"}, "image"},
-		"HidesOurs":    {StaticPodOptions{Files: []string{"/etc/kubernetes/corp.crt"}}, "our static pod cannot mount /etc/kubernetes"},
-		"Root":         {StaticPodOptions{Files: []string{"/corp.crt"}}, "our static pod cannot mount /, where"},
+		"NoTag":     {StaticPodOptions{Image: "sa-controller-manager"}, `image "sa-controller-manager"`},
+		"TwoLines":  {StaticPodOptions{Image: "a:b\nx: y"}, "image"},
+		"HidesOurs": {StaticPodOptions{Files: []string{"/etc/kubernetes/corp.crt"}}, "our static pod cannot mount /etc/kubernetes"},
+		"Root":      {StaticPodOptions{Files: []string{"/corp.crt"}}, "our static pod cannot mount /, where"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

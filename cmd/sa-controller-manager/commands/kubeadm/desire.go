@@ -32,18 +32,17 @@ type desired struct {
 	// earlier are what changes Pods before a webhook of ours from files.
 	earlier []string
 	changes component.Changes
-	kcm     *component.Carried
 
 	// manifest is ours, with the command own, and written reports whether this takeover makes it.
 	manifest []byte
 	own      staticpod.Command
 	written  bool
-	// If it does: the directory of the cluster's CA, "" for kubeadm's; whether our process makes token Secrets; and
-	// the files that it names, nil if it names none.
-	certDir       string
-	createSecrets bool
-	key           *signing.PrivateKey
-	rootCA        *rootca.Bundle
+	// If it does: the options of our Pod; which flags of kube-controller-manager it does not get; and the files that it
+	// names, nil if it names none.
+	pod    manifests.StaticPodOptions
+	left   []string
+	key    *signing.PrivateKey
+	rootCA *rootca.Bundle
 
 	// Files of the components: kube-apiserver may first read our files, which needs copied, and then lose its plugin.
 	controllerManager, readsFiles, apiServer component.Files
@@ -70,23 +69,8 @@ func (c *Config) desire(o *observed) (*desired, error) {
 		}
 	}
 	d.changes = c.changes(o, d.files)
-	own := o.current
-	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
-		own = nil
-	}
-	_, flags, err := secureport.Parse(nil)
-	if err != nil {
-		return nil, err
-	}
-	same := func(name string) bool {
-		flag := flags.Lookup(name)
-		return flag != nil && strings.HasPrefix(options.OriginOf(flag), "as KCM")
-	}
-	if d.kcm, err = component.Carry(kcm, same, own); err != nil && d.written {
-		return nil, err
-	}
 	if d.manifest, d.own = o.manager, o.current; d.written {
-		if err := c.render(o, d, api); err != nil {
+		if err := c.render(o, d, api, kcm); err != nil {
 			return nil, err
 		}
 	}
@@ -153,61 +137,76 @@ func (c *Config) chooseFiles(o *observed, d *desired, m *staticpod.Manifest) err
 }
 
 // render makes our manifest from the other two.
-func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error {
-	pod := manifests.StaticPodOptions{Image: d.kcm.Image(), Carried: d.kcm.Args, Files: d.kcm.Files}
-	if err := c.ofAPIServer(o, d, api, &pod); err != nil {
-		return err
-	}
-	d.certDir = pod.CertDir
-	hidden := func(file string) bool { return manifests.Mountable(file) != nil }
-	// Our process reports whether they change.
-	pod.Files = append(pod.Files, slices.DeleteFunc(configfile.Sources(d.copied), hidden)...)
-	args, err := c.Pod(&pod)
+func (c *Config) render(o *observed, d *desired, api, kcm *staticpod.Manifest) error {
+	carried, err := c.carry(o, kcm)
 	if err != nil {
 		return err
 	}
-	d.own = args
-	if pod.Sockets, err = c.signerSockets(d.own); err != nil {
+	d.left = carried.Notes
+	d.pod = manifests.StaticPodOptions{Image: kcm.Image(), Carried: carried.Args, Files: carried.Files}
+	if err := c.ofAPIServer(o, d, api); err != nil {
+		return fmt.Errorf("the manifest of %s: %w", component.APIServer, err)
+	}
+	hidden := func(file string) bool { return manifests.Mountable(file) != nil }
+	// Our process reports whether they change.
+	d.pod.Files = append(d.pod.Files, slices.DeleteFunc(configfile.Sources(d.copied), hidden)...)
+	args, err := c.Pod(&d.pod)
+	if err != nil {
 		return err
 	}
-	if d.createSecrets, err = createsSecrets(d.own); err != nil {
+	if d.pod.Sockets, err = c.signerSockets(args); err != nil {
 		return err
 	}
-	pod.CreateSecrets = d.createSecrets
-	d.manifest, err = manifests.StaticPod(pod)
+	if d.pod.CreateSecrets, err = createsSecrets(args); err != nil {
+		return err
+	}
+	d.manifest, err = manifests.StaticPod(d.pod)
 	d.own = staticpod.CommandIn(d.manifest)
 	return err
 }
 
+// carry returns what our process takes over of kube-controller-manager.
+func (c *Config) carry(o *observed, kcm *staticpod.Manifest) (*component.Carried, error) {
+	own := o.current
+	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
+		own = nil
+	}
+	_, flags, err := secureport.Parse(nil)
+	if err != nil {
+		return nil, err
+	}
+	return component.Carry(kcm, func(name string) bool {
+		flag := flags.Lookup(name)
+		return flag != nil && strings.HasPrefix(options.OriginOf(flag), "as KCM")
+	}, own)
+}
+
 // ofAPIServer sets the options that follow from kube-apiserver's manifest: the directory of the CA for
 // client certificates and, if our process signs its tokens, the settings of the signer.
-func (c *Config) ofAPIServer(o *observed, d *desired, m *staticpod.Manifest, pod *manifests.StaticPodOptions) error {
+func (c *Config) ofAPIServer(o *observed, d *desired, m *staticpod.Manifest) error {
 	if err := m.Understands(clientCAFlag); err != nil {
-		return fmt.Errorf("the manifest of %s: %w", component.APIServer, err)
+		return err
 	}
 	if file := m.Command().Last(clientCAFlag); path.Base(file) == "ca.crt" {
 		host, err := m.HostPath(file)
 		if err != nil {
-			return fmt.Errorf("--%s of %s: %w", clientCAFlag, component.APIServer, err)
+			return fmt.Errorf("--%s: %w", clientCAFlag, err)
 		}
-		pod.CertDir = path.Dir(host)
+		d.pod.CertDir = path.Dir(host)
 	}
-	pod.StaticRegistration, pod.Signer = d.files, d.changes.Signer
+	d.pod.StaticRegistration, d.pod.Signer = d.files, d.changes.Signer
 	if !d.files {
-		pod.Carried = append(pod.Carried, component.Assign(registrationFlag, string(registration.None)))
+		d.pod.Carried = append(d.pod.Carried, component.Assign(registrationFlag, string(registration.None)))
 	}
 	if limit := inFlight(m.Command()); limit > options.New().Webhook.MaxInFlight {
-		pod.Carried = append(pod.Carried, component.Assign("webhook-max-in-flight", strconv.Itoa(limit)))
+		d.pod.Carried = append(d.pod.Carried, component.Assign("webhook-max-in-flight", strconv.Itoa(limit)))
 	}
 	if !d.changes.Signer {
 		return nil
 	}
 	args, files, err := c.signerFlags(m, o.own.All(component.VerifyKeyFlag))
-	if err != nil {
-		return fmt.Errorf("the manifest of %s: %w", component.APIServer, err)
-	}
-	pod.Args, pod.Files = args, append(pod.Files, files...)
-	return nil
+	d.pod.Args, d.pod.Files = args, append(d.pod.Files, files...)
+	return err
 }
 
 // inFlight returns how many requests kube-apiserver may have in flight. With fewer our webhook would refuse Pods of a burst.

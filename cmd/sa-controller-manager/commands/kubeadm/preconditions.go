@@ -58,12 +58,12 @@ func (c *Config) isNode(o *observed) cli.Check {
 func (c *Config) ensureIdentity(d *desired) cli.Check {
 	return func(ctx context.Context) error {
 		i := identity.NewConfig()
-		i.CertDir, i.Dir, i.From = c.onNode(cmp.Or(d.certDir, i.CertDir)), c.onNode(i.Dir), c.onNode(i.From)
+		i.CertDir, i.Dir, i.From = c.onNode(cmp.Or(d.pod.CertDir, i.CertDir)), c.onNode(i.Dir), c.onNode(i.From)
 		i.Say = c.Out
 		if err := identity.Ensure(ctx, i); err != nil {
 			return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
 		}
-		_, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), d.createSecrets)
+		_, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), d.pod.CreateSecrets)
 		return err
 	}
 }

@@ -37,15 +37,16 @@ func CommandIn(manifest []byte) Command {
 	return CommandOf(&pod)
 }
 
-// FlagName is the name of a flag as it is written. A shorthand is a name too.
+// FlagName returns the name of a flag, which may have its value with it. A shorthand is a name too.
 func FlagName(text string) string {
-	return strings.ReplaceAll(strings.TrimLeft(text, "-"), "_", "-")
+	name, _, _ := strings.Cut(text, "=")
+	return strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")
 }
 
 // cut splits a string of a command. ok is false if it has no "=".
 func cut(one string) (name, value string, ok bool) {
-	name, value, ok = strings.Cut(one, "=")
-	return FlagName(name), value, ok && strings.HasPrefix(one, "-")
+	_, value, ok = strings.Cut(one, "=")
+	return FlagName(one), value, ok && strings.HasPrefix(one, "-")
 }
 
 // All returns all values of a flag, in order.

@@ -60,33 +60,26 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 		problems = append(problems, fmt.Errorf("the keys in use are unknown: %w", err)) // but what was read counts
 	}
 	keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
-	refuse := func(file string, key signing.PublicKey) {
-		if keys.Revoked.Has(key) {
-			revoked = append(revoked, fmt.Errorf("%s holds key %s, which was revoked: kube-apiserver would accept its tokens again; take it "+
-				"out, or have \"keys export --kubeadm\" write the file", file, key.ID))
-		}
-	}
 	verifies := after.Command().All(component.VerifyKeyFlag) // kube-controller-manager has none
 	var known []signing.PublicKey
 	for _, file := range verifies {
-		found, err := cli.ReadFile(component.VerifyKeyFlag, c.localPath(after, file), signing.ParsePublicKeys)
+		file = c.localPath(after, file)
+		found, err := cli.ReadFile(component.VerifyKeyFlag, file, signing.ParsePublicKeys)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s would not start: it gets back %w", name, err))
 		}
-		known = append(known, found...)
-		for _, key := range found {
-			refuse(c.localPath(after, file), key)
-		}
+		known, revoked = append(known, found...), append(revoked, revokedIn(file, keys.Revoked, found...)...)
 	}
 	if len(verifies) > 0 {
 		problems = append(problems, lacking(keys, verify, known, strings.Join(verifies, " "))...)
 	}
 	if file := after.Command().Last(signs); file != "" || keys.Active().Signer != "" {
-		key, err := cli.ReadFile(signs, c.localPath(after, file), signing.ParsePrivateKey)
+		file = c.localPath(after, file)
+		key, err := cli.ReadFile(signs, file, signing.ParsePrivateKey)
 		if err == nil {
-			refuse(c.localPath(after, file), key.Public())
+			revoked = append(revoked, revokedIn(file, keys.Revoked, key.Public())...)
 		}
-		if err := cannotSign(keys, name, c.localPath(after, file), key, err, known); err != nil {
+		if err := cannotSign(keys, name, file, key, err, known); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -106,6 +99,17 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 		notes = append(notes, "Skipped: "+one.Error())
 	}
 	return notes, nil
+}
+
+// revokedIn returns an error for each key of a file that was revoked.
+func revokedIn(file string, revoked ring.Revocations, keys ...signing.PublicKey) (found []error) {
+	for _, key := range keys {
+		if revoked.Has(key) {
+			found = append(found, fmt.Errorf("%s holds key %s, which was revoked: kube-apiserver would accept its tokens again; take it "+
+				"out, or have \"keys export --kubeadm\" write the file", file, key.ID))
+		}
+	}
+	return found
 }
 
 // lacking returns a problem for each key in use that kube-apiserver does not find in its files.

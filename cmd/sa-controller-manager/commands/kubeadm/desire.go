@@ -240,11 +240,11 @@ func (c *Config) readNamed(d *desired) (err error) {
 	if _, err = c.ownRing(d.own); err != nil {
 		return err
 	}
-	if d.key, err = ownFile(c, d.own, component.KeyFlag, signing.ParsePrivateKey); err != nil {
+	if d.key, err = readOwn(c, d.own, component.KeyFlag, signing.ParsePrivateKey); err != nil {
 		return err
 	}
 	if component.Enabled(d.own, options.RootCACertificatePublisher) {
-		d.rootCA, err = ownFile(c, d.own, component.RootCAFlag, func(data []byte) (*rootca.Bundle, error) {
+		d.rootCA, err = readOwn(c, d.own, component.RootCAFlag, func(data []byte) (*rootca.Bundle, error) {
 			bundle, err := rootca.ParseBundle(data)
 			if err == nil {
 				err = bundle.CheckSize()
@@ -255,8 +255,8 @@ func (c *Config) readNamed(d *desired) (err error) {
 	return err
 }
 
-// ownFile reads the file that a flag of ours names, and returns the zero value if none does.
-func ownFile[T any](c *Config, own staticpod.Command, flag string, parse func([]byte) (T, error)) (value T, err error) {
+// readOwn reads the file that a flag of ours names, and returns the zero value if none does.
+func readOwn[T any](c *Config, own staticpod.Command, flag string, parse func([]byte) (T, error)) (value T, err error) {
 	if file := own.Last(flag); file != "" {
 		if value, err = cli.ReadFile(flag, c.onNode(file), parse); err != nil {
 			err = fmt.Errorf("our %w", err)

@@ -27,7 +27,7 @@ func (c *Config) keysInUse(o *observed) (keys ring.State, verify []signing.Publi
 	if o.own.Last(component.KeyRingFlag) != "" {
 		keys = keys.Effective()
 	} else {
-		key, err := ownFile(c, o.own, component.KeyFlag, signing.ParsePrivateKey)
+		key, err := readOwn(c, o.own, component.KeyFlag, signing.ParsePrivateKey)
 		if err != nil || key == nil {
 			return keys, nil, err
 		}

@@ -85,7 +85,7 @@ func (c *Config) signerFlags(m *staticpod.Manifest, previous []string) (args, fi
 // them. It refuses a ring with a key whose socket is not named, with which our process would end at
 // every start; any other problem with the ring is reported by our process.
 func (c *Config) signerSockets(own staticpod.Command) ([]string, error) {
-	sockets, err := ownFile(c, own, remote.SocketsFlag, remote.ParseSockets)
+	sockets, err := readOwn(c, own, remote.SocketsFlag, remote.ParseSockets)
 	if err != nil {
 		return nil, err
 	}

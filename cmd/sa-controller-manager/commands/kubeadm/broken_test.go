@@ -108,7 +108,7 @@ func TestBrokenManifest(t *testing.T) {
 		"Cut":      {left: 900, want: "its container has no image; the file may be cut off"},
 		"CutLater": {left: 3600, want: "the file may be cut off"},
 		"Empty":    {left: 0, want: "it is empty"},
-		"Gone":     {left: -1, want: "there is no manifest of kube-apiserver"},
+		"Gone":     {left: -1, want: "manifests/kube-apiserver.yaml; is this a control-plane node of kubeadm?"},
 	} {
 		for way, run := range map[string]func(context.Context, Config) error{"takeover": Takeover, "handback": Handback} {
 			p := newControlPlane(t, "v1.37")

@@ -50,14 +50,17 @@ func (c *Config) observe() (*observed, error) {
 		if taken, ok := o.record.Components[name]; ok {
 			f.Taken = &taken
 		}
+		err := errors.Join(failed...)
 		// A handback of kube-apiserver alone works without the manifest of kube-controller-manager.
-		if f.Manifest == nil && (name == component.APIServer || c.Pod != nil || c.includes(name)) {
-			missing := fmt.Errorf("there is no manifest of %s: is %s of a control-plane node of kubeadm?", name, c.ManifestsDir)
-			failed = append(failed, c.damaged(name, missing))
+		if err == nil && f.Manifest == nil && (name == component.APIServer || c.Pod != nil || c.includes(name)) {
+			err = c.damaged(name, fmt.Errorf("there is no %s; is this a control-plane node of kubeadm?", c.manifest(name)))
+		}
+		if err != nil {
+			return nil, err
 		}
 		o.files[name] = f
 	}
-	return o, errors.Join(failed...)
+	return o, nil
 }
 
 // damaged says where a manifest that is gone or not understood may be whole.

@@ -115,21 +115,20 @@ func controllersOff(m *staticpod.Manifest) (t Taken, err error) {
 // oldestMinor is the minor version of the oldest Kubernetes 1.x that a takeover supports.
 const oldestMinor = 30
 
-// supported refuses older versions, and an image that names none: what a takeover does depends on it.
-func supported(image string) error {
-	if version(image) == 0 {
+// notOlder refuses versions before an oldest one, and an image that names none: what a takeover does depends on it.
+func notOlder(image string, oldest int, what string) error {
+	switch minor := version(image); {
+	case minor == 0:
 		return fmt.Errorf("its image %s names no version, which decides what is changed; write it before the digest, "+
 			"as in NAME:v1.37.2@sha256:DIGEST", image)
-	}
-	return notOlder(image, oldestMinor, "that is supported")
-}
-
-func notOlder(image string, oldest int, what string) error {
-	if version(image) < oldest {
+	case minor < oldest:
 		return fmt.Errorf("%s is too old: v1.%d is the oldest %s", image, oldest, what)
 	}
 	return nil
 }
+
+// supported refuses what no takeover supports.
+func supported(image string) error { return notOlder(image, oldestMinor, "that is supported") }
 
 // version returns the minor version of Kubernetes 1.x in the tag of an image, or 0.
 func version(image string) (minor int) {
@@ -167,7 +166,10 @@ func Carry(m *staticpod.Manifest, same func(flag string) bool, own staticpod.Com
 	k := &Carried{Manifest: m, own: own}
 	var all []error
 	// Without the first two flags kube-controller-manager differs from our manifest.
-	names := append([]string{KeyFlag, RootCAFlag}, m.Command().Given()...)
+	names := []string{KeyFlag, RootCAFlag}
+	for _, one := range m.Command()[1:] {
+		names = append(names, staticpod.FlagName(one))
+	}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
 			continue

@@ -79,14 +79,12 @@ func isEnabled(command staticpod.Command, name string) (on, named bool) {
 			return false, true
 		}
 	}
-	return len(command.All(ControllersFlag)) == 0 || slices.Contains(list, allControllers) && !slices.Contains(list, "-"+allControllers), false
+	all := slices.Contains(list, allControllers) && !slices.Contains(list, "-"+allControllers)
+	return all || len(command.All(ControllersFlag)) == 0, false
 }
 
 // controllersOff turns off the controllers that we replace.
 func controllersOff(m *staticpod.Manifest) (t Taken, err error) {
-	if err := supported(m.Image()); err != nil {
-		return t, err
-	}
 	if err := m.Understands(ControllersFlag, KeyFlag); err != nil {
 		return t, err
 	}
@@ -126,9 +124,6 @@ func notOlder(image string, oldest int, what string) error {
 	}
 	return nil
 }
-
-// supported refuses what no takeover supports.
-func supported(image string) error { return notOlder(image, oldestMinor, "that is supported") }
 
 // version returns the minor version of Kubernetes 1.x in the tag of an image, or 0.
 func version(image string) (minor int) {
@@ -264,8 +259,8 @@ func CheckControllers(kcm *staticpod.Manifest, own staticpod.Command) error {
 	return nil
 }
 
-// RunsHereAlone returns the controllers that our process runs with its command and kube-controller-manager, as its manifest is,
-// does not.
+// RunsHereAlone returns the controllers that our process runs with its command and kube-controller-manager, as its manifest
+// is, does not.
 func RunsHereAlone(kcm *staticpod.Manifest, own staticpod.Command) []string {
 	there, here := running(kcm, own)
 	return slices.DeleteFunc(here, func(name string) bool { return slices.Contains(there, name) })

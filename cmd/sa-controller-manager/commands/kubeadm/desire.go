@@ -116,7 +116,8 @@ func (c *Config) chooseFiles(o *observed, d *desired, m *staticpod.Manifest) err
 	now, before := o.apiServer().ReadsFiles(), o.registers()
 	switch {
 	case before == registration.URL || before == registration.Service:
-		return fmt.Errorf("our manifest has --%s=%s, and a takeover registers from files; first run: kubeadm handback", registrationFlag, before)
+		return fmt.Errorf("our manifest has --%s=%s, and a takeover registers from files; first run: kubeadm handback",
+			registrationFlag, before)
 	case c.KeepPlugin:
 	case o.manager != nil && !c.Rewrite:
 		d.files = now || before == registration.Static

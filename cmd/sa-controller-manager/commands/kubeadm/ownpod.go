@@ -76,7 +76,7 @@ func (p *podFlags) validate() []error {
 		} else if slices.Contains([]string{ownSocketFlag, staticDirFlag}, staticpod.FlagName(arg)) {
 			found.Add(extraArgFlag, arg, "is what this command decides")
 		} else if staticpod.FlagName(arg) == registrationFlag && arg != component.Assign(registrationFlag, string(registration.None)) {
-			found.Add(extraArgFlag, arg, "must be left out, or none, which leaves kube-apiserver its plugin: a takeover registers from files")
+			found.Add(extraArgFlag, arg, "must be left out, or none, which leaves kube-apiserver its plugin: we register from files")
 		} else if _, err := filesOf(arg); err != nil {
 			found.Add(extraArgFlag, arg, err.Error())
 		}

@@ -31,7 +31,8 @@ func newPublishCommand() *cobra.Command {
 		Short: "Publish the keys once for relying parties",
 		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
 does all the time with the same flag, and print the JWKS. Documents of another issuer stay,
-unless --replace is given: then its relying parties refuse its tokens.`,
+unless --replace is given: then its relying parties refuse its tokens. "keys jwks --check"
+compares what they read, by one GET, once the directory is served.`,
 		Args: cli.NoArguments,
 	}
 	o.addRing(cmd.Flags())

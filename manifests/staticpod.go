@@ -63,7 +63,7 @@ type StaticPodOptions struct {
 // pkiDirectory is mounted in any case.
 const pkiDirectory = "/etc/kubernetes/pki"
 
-// SignerCommand is the subcommand of a process that signs, and does nothing else.
+// SignerCommand is the subcommand of package commands that signs, and does nothing else.
 const SignerCommand = "signer"
 
 const (

@@ -38,7 +38,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/webhook"
 	"sa-controller-manager/cmd/sa-controller-manager/extras"
-	"sa-controller-manager/manifests"
 )
 
 const longDescription = `sa-controller-manager keeps the ServiceAccounts of a Kubernetes cluster and their
@@ -110,7 +109,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cli.SetUpRoot(cmd, stdout, stderr)
 	sets := runs(cmd, secureport.New(), run)
 	signer := &cobra.Command{
-		Use: manifests.SignerCommand, Short: "Only sign for kube-apiserver, with keys that rotate", Long: signerDescription, Example: signerExamples,
+		Use: "signer", Short: "Only sign for kube-apiserver, with keys that rotate", Long: signerDescription, Example: signerExamples,
 	}
 	cli.SetHelp(signer, runs(signer, secureport.NewSigner(), run))
 

@@ -159,7 +159,7 @@ func (c *Config) render(o *observed, d *desired, api, kcm *staticpod.Manifest) e
 	hidden := func(file string) bool { return manifests.Mountable(file) != nil }
 	// Our process reports whether they change.
 	d.pod.Files = append(d.pod.Files, slices.DeleteFunc(configfile.Sources(d.copied), hidden)...)
-	args, err := c.Pod(&d.pod)
+	args, err := c.Pod.complete(&d.pod)
 	if err != nil {
 		return err
 	}

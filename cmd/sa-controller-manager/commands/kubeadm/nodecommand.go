@@ -178,24 +178,22 @@ func adminClient(file string) (client kubernetes.Interface, cluster string, err 
 
 func newTakeoverCommand(p podFlags) *cobra.Command {
 	f := newNodeFlags(StepManager, StepControllerManager, StepAPIServer)
+	f.Pod = &p
 	cmd := &cobra.Command{
 		Use:     "takeover",
 		Short:   "Take over from kube-controller-manager and kube-apiserver on this node",
 		Long:    takeoverDescription,
 		Example: takeoverExamples,
 		Args:    cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || f.Reset
-			return f.takeOver(cmd, &p)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.takeOver(cmd) },
 	}
 	f.addTo(cmd)
-	f.addTakeover(cmd.Flags(), &p)
+	f.addTakeover(cmd.Flags())
 	return cmd
 }
 
-func (f *nodeFlags) addTakeover(fs *pflag.FlagSet, p *podFlags) {
-	p.addTo(fs)
+func (f *nodeFlags) addTakeover(fs *pflag.FlagSet) {
+	f.Pod.addTo(fs)
 	fs.BoolVar(&f.Reset, "reset", f.Reset, "Keep nothing of the last takeover but what the manifests of the two components ask for. "+
 		"Implies --rewrite. --dry-run shows what goes.")
 	fs.BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
@@ -204,24 +202,21 @@ func (f *nodeFlags) addTakeover(fs *pflag.FlagSet, p *podFlags) {
 }
 
 // takeOver reads what the last takeover has recorded, and takes over.
-func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags) error {
-	if err := f.keep(cmd.Flags(), p); err != nil {
+func (f *nodeFlags) takeOver(cmd *cobra.Command) error {
+	f.Rewrite = f.Pod.given(cmd.Flags()) || f.ExternalSigner || f.Reset
+	if err := f.keep(cmd.Flags()); err != nil {
 		return err
 	}
-	if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
+	if err := cli.InvalidFlags(cmd.CommandPath(), f.Pod.validate()); err != nil {
 		return err
 	}
-	if f.OnlySigner = p.only != ""; f.OnlySigner {
+	if f.OnlySigner = f.Pod.only != ""; f.OnlySigner {
 		f.ExternalSigner, f.steps = true, []string{StepManager, StepAPIServer}
 		if len(f.Steps) == 0 {
 			f.Steps = f.steps
 		}
 	}
-	f.Pod, f.Version = p.complete, p.versionOf
-	if p.image == "" {
-		f.Binary = p.binary
-	}
-	f.KeepPlugin = f.OnlySigner || staticpod.Command(p.extraArgs).Last(registrationFlag) != ""
+	f.KeepPlugin = f.OnlySigner || staticpod.Command(f.Pod.extraArgs).Last(registrationFlag) != ""
 	return f.run(cmd, Takeover)
 }
 

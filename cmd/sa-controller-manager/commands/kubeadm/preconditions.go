@@ -72,22 +72,22 @@ func (c *Config) ensureIdentity(d *desired) cli.Check {
 // checkBinary refuses a binary that a reboot may remove or that another user than root may replace, as it
 // runs as root and without it Pods are refused, and one that does not run in our Pod.
 func (c *Config) checkBinary(ctx context.Context) error {
-	if c.Binary == "" {
+	if c.Pod.image != "" {
 		return nil
 	}
-	file := c.onNode(c.Binary)
+	binary, file := c.Pod.binary, c.onNode(c.Pod.binary)
 	why, err := nodefile.UnsafePlace(c.onNode("/"), file)
 	if err != nil {
 		return fmt.Errorf("--binary: %w", err)
 	}
 	if why != "" {
 		return fmt.Errorf("--binary %s: %s; it must survive a reboot and be writable by root only: "+
-			"install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s", c.Binary, why, c.Binary, manager, manager)
+			"install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s", binary, why, binary, manager, manager)
 	}
-	if printed, err := c.Version(ctx, file); err != nil {
-		return fmt.Errorf("--binary %s: \"%s version\": %w", c.Binary, file, err)
+	if printed, err := c.Pod.versionOf(ctx, file); err != nil {
+		return fmt.Errorf("--binary %s: \"%s version\": %w", binary, file, err)
 	} else if !strings.HasPrefix(printed, manager+" ") {
-		return fmt.Errorf("--binary %s: \"%s version\" prints no version of %s", c.Binary, file, manager)
+		return fmt.Errorf("--binary %s: \"%s version\" prints no version of %s", binary, file, manager)
 	}
 	return nil
 }

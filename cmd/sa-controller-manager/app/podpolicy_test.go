@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,19 +14,34 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/admission/podpolicy/podpolicytest"
 	"sa-controller-manager/internal/testutil"
 )
+
+// policyObjects are those of a policy as the manifests have them.
+func policyObjects(t *testing.T, policy podpolicy.Policy) (all []runtime.Object) {
+	t.Helper()
+	objects, err := policy.Objects()
+	testutil.Must(t, err)
+	for _, one := range objects {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(one.YAML, nil, nil)
+		testutil.Must(t, err)
+		all = append(all, object)
+	}
+	return all
+}
 
 // TestPodPolicyDetail: /readyz says what is wrong with the policies for Pods, and does not fail for it.
 func TestPodPolicyDetail(t *testing.T) {
 	t.Parallel()
-	policy, binding := podpolicytest.Policy(), podpolicytest.Binding
-	deny, completion := binding(admissionregistrationv1.Deny), podpolicytest.Objects(podpolicy.Completion)
-	both := append([]runtime.Object{policy, deny}, completion...)
+	refusal, completion := policyObjects(t, podpolicy.Refusal), policyObjects(t, podpolicy.Completion)
+	warning := policyObjects(t, podpolicy.Refusal)
+	binding := warning[0].(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}
+	both := slices.Concat(refusal, completion)
 	for name, tc := range map[string]struct {
 		flags   []string
 		objects []runtime.Object
@@ -34,12 +50,12 @@ func TestPodPolicyDetail(t *testing.T) {
 	}{
 		"Right": {objects: both},
 		"Warns": {
-			objects: append([]runtime.Object{policy, binding(admissionregistrationv1.Warn)}, completion...),
+			objects: slices.Concat(warning, completion),
 			want:    "its spec.validationActions is [Warn], want [Deny]",
 		},
-		"NoCompletion": {objects: []runtime.Object{policy, deny}, want: "finding completion-missing: the policy " +
+		"NoCompletion": {objects: refusal, want: "finding completion-missing: the policy " +
 			"sa-controller-manager-completion is missing"},
-		"Secret": {flags: []string{"--pod-token=secret"}, objects: []runtime.Object{policy, deny}},
+		"Secret": {flags: []string{"--pod-token=secret"}, objects: refusal},
 		"SecretAndCompletion": {
 			flags: []string{"--pod-token=secret"}, objects: both, want: "ordinary Pods are completed in another way than by our plugin",
 		},

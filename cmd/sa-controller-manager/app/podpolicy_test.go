@@ -11,11 +11,13 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/internal/testutil"
@@ -47,20 +49,23 @@ func TestPodPolicyDetail(t *testing.T) {
 		objects []runtime.Object
 		err     error
 		want    string // part of the detail, "" for none
+		code    string // of the finding in the metric
 	}{
 		"Right": {objects: both},
 		"Warns": {
 			objects: slices.Concat(warning, completion),
-			want:    "its spec.validationActions is [Warn], want [Deny]",
+			want:    "its spec.validationActions is [Warn], want [Deny]", code: "policy-missing",
 		},
 		"NoCompletion": {objects: refusal, want: "finding completion-missing: the policy " +
-			"sa-controller-manager-completion is missing"},
+			"sa-controller-manager-completion is missing", code: "completion-missing"},
 		"Secret": {flags: []string{"--pod-token=secret"}, objects: refusal},
 		"SecretAndCompletion": {
 			flags: []string{"--pod-token=secret"}, objects: both, want: "ordinary Pods are completed in another way than by our plugin",
+			code: "completion-unwanted",
 		},
 		"LimitsAndCompletion": {
 			flags: []string{"--limit-secret-references"}, objects: both, want: "ordinary Pods are completed in another way than by our plugin",
+			code: "completion-unwanted",
 		},
 		"Unknown": {err: errors.New("boom"), want: "read ValidatingAdmissionPolicyBinding sa-controller-manager-pods: boom"},
 	} {
@@ -71,7 +76,10 @@ func TestPodPolicyDetail(t *testing.T) {
 				if tc.err != nil {
 					client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
 				}
-				m := &Manager{Host: Host{Options: parse(t, append(tc.flags, "--webhook-registration=url")...), Clients: Clients{Client: client}}}
+				registry := metrics.NewKubeRegistry()
+				m := &Manager{Host: Host{
+					Options: parse(t, append(tc.flags, "--webhook-registration=url")...), Clients: Clients{Client: client}, Registry: registry,
+				}}
 				var p Part
 				testutil.Must(t, m.buildPodPolicy(&p))
 				if detail, err := p.probe()(); detail != "not checked yet" || err != nil {
@@ -83,6 +91,11 @@ func TestPodPolicyDetail(t *testing.T) {
 				if detail, err := p.probe()(); err != nil || (detail == "") != (tc.want == "") || !strings.Contains(detail, tc.want) {
 					t.Errorf("got %q, %v, want %q", detail, err, tc.want)
 				}
+				var series []string
+				if tc.code != "" {
+					series = []string{`sacm_pod_policy_findings{code="` + tc.code + `"} 1`}
+				}
+				testutil.Check(t, "series", series, testutil.Series(registry, "sacm_pod_policy_findings"), cmpopts.EquateEmpty())
 				stop()
 			})
 		})

@@ -298,7 +298,7 @@ func readTracking(ctx context.Context, client kubernetes.Interface, rules *Rules
 	case err != nil:
 		return fmt.Errorf("read the start of token tracking: %w", err)
 	default:
-		since, ok := ParseTracking(tracking)
+		since, ok := legacytokencleaner.TrackedSince(tracking)
 		rules.TrackedSince, rules.Untracked = since, !ok
 	}
 	if rules.Untracked {

@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/internal/testutil"
@@ -197,11 +198,11 @@ func TestIdleSince(t *testing.T) {
 			t.Errorf("%s (%s): %s, want %s", name, tc.reason, got, tc.want)
 		}
 	}
-	since, ok := ParseTracking(&corev1.ConfigMap{Data: map[string]string{"since": "2026-11-14"}})
+	since, ok := legacytokencleaner.TrackedSince(&corev1.ConfigMap{Data: map[string]string{"since": "2026-11-14"}})
 	if !ok || !since.Equal(at("2026-11-15T00:00:00Z")) {
 		t.Errorf("tracked since %s, %t", since, ok)
 	}
-	if _, ok := ParseTracking(&corev1.ConfigMap{Data: map[string]string{"since": "then"}}); ok {
+	if _, ok := legacytokencleaner.TrackedSince(&corev1.ConfigMap{Data: map[string]string{"since": "then"}}); ok {
 		t.Error("a word is taken for a day")
 	}
 }

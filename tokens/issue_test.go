@@ -63,8 +63,8 @@ func TestUniqueClaims(t *testing.T) {
 	testutil.Must(t, err)
 	testutil.Check(t, "mismatch", "", verified.Mismatch(account, secretName))
 
-	_, _, first := issue(tokens.UniqueClaims)
-	_, _, second := issue(tokens.UniqueClaims)
+	_, _, first := issue(tokens.UniqueClaims, "")
+	_, _, second := issue(tokens.UniqueClaims, "")
 	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	if !uuid.MatchString(first["jti"].(string)) || first["jti"] == second["jti"] {
 		t.Errorf("jti of two tokens: %v and %v, want version 4 UUIDs", first["jti"], second["jti"])

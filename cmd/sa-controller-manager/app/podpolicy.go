@@ -29,19 +29,19 @@ func (m *Manager) buildPodPolicy(p *Part) error {
 	var last atomic.Pointer[check.Result]
 	last.Store(&check.Result{Note: "not checked yet"})
 	series := metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "sacm_pod_policy_findings", Help: "1 for each finding about the policies for Pods, by its code. Without one there is no series.",
+		Name: "sacm_pod_policy_findings", Help: "1 for each finding about the policies for Pods, by its code; absent without one.",
 	}, []string{"code"})
 	m.Registry.MustRegister(series)
 	p.Run = func(ctx context.Context) error {
 		wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, podPolicyInterval)
 			defer cancel()
-			var result check.Result
-			var err error
-			if result.Findings, err = podpolicy.Findings(ctx, m.Client, ordinary); err != nil {
-				result.Note = err.Error()
-			} else {
+			findings, err := podpolicy.Findings(ctx, m.Client, ordinary)
+			result := check.Result{Findings: findings}
+			if err == nil {
 				series.Reset()
+			} else {
+				result.Note = err.Error()
 			}
 			for _, finding := range result.Findings {
 				series.WithLabelValues(finding.Code).Set(1)

@@ -78,7 +78,8 @@ func TestPodPolicyDetail(t *testing.T) {
 				}
 				registry := metrics.NewKubeRegistry()
 				m := &Manager{Host: Host{
-					Options: parse(t, append(tc.flags, "--webhook-registration=url")...), Clients: Clients{Client: client}, Registry: registry,
+					Options: parse(t, append(tc.flags, "--webhook-registration=url")...), Clients: Clients{Client: client},
+					Registry: registry,
 				}}
 				var p Part
 				testutil.Must(t, m.buildPodPolicy(&p))

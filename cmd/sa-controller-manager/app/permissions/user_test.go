@@ -25,14 +25,17 @@ func TestCheckUser(t *testing.T) {
 		wantErr             string
 		wantGroups          []string
 	}{
-		"Other": {reason: "a user is in one group for certain", asker: "admin", user: "someone", wantGroups: []string{"system:authenticated"}},
+		"Other": {
+			reason: "a user is in one group for certain", asker: "admin", user: "someone", wantGroups: []string{"system:authenticated"},
+		},
 		"Account": {
 			reason: "a service account in two more", asker: "admin", user: "system:serviceaccount:ours:manager",
 			wantGroups: []string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ours"},
 		},
 		"Itself": {reason: "the API server knows its groups", asker: "someone", user: "someone"},
 		"OtherUnknown": {
-			reason: "an authorizer that fails might grant it", asker: "admin", user: "someone", status: status{EvaluationError: "webhook is down"},
+			reason: "an authorizer that fails might grant it", asker: "admin", user: "someone",
+			status:     status{EvaluationError: "webhook is down"},
 			wantErr:    "2 of 2 permissions could not be checked: ask about the permission to get serviceaccounts/token: webhook is down",
 			wantGroups: []string{"system:authenticated"},
 		},
@@ -41,7 +44,8 @@ func TestCheckUser(t *testing.T) {
 			wantErr: "2 of 2 permissions could not be checked: ask about the permission to get serviceaccounts/token: webhook is down",
 		},
 		"Denied": {
-			reason: "another one has decided", asker: "someone", user: "someone", status: status{Denied: true, EvaluationError: "webhook is down"},
+			reason: "another one has decided", asker: "someone", user: "someone",
+			status: status{Denied: true, EvaluationError: "webhook is down"},
 		},
 	}
 	for name, tc := range cases {

@@ -91,10 +91,7 @@ func newResult(name string, found check.Result, err error) result {
 // mostLate is how many checks may get no answer in time. A kube-apiserver whose etcd hangs still answers some requests.
 const mostLate = 2
 
-var (
-	errLate    = errors.New("no answer")
-	errGivenUp = fmt.Errorf("not made, because %d others have had no answer in time", mostLate)
-)
+var errLate = errors.New("no answer")
 
 // run runs the checks, each with the timeout limit, and calls show with a line before each one. If
 // ctx ends early, or mostLate checks had no answer, the remaining checks get the result "unknown".
@@ -102,7 +99,7 @@ func run(ctx context.Context, c *cluster, steps []step, limit time.Duration, sho
 	results, late := make([]result, 0, len(steps)), 0
 	for _, step := range steps {
 		show(step.Name + ": " + step.About + " ...")
-		found, err := check.Result{}, errGivenUp
+		found, err := check.Result{}, fmt.Errorf("not made, because %d others have had no answer in time", mostLate)
 		if late < mostLate {
 			found, err = step.within(ctx, c, limit)
 		}

@@ -71,8 +71,8 @@ func (c *cluster) checkControlPlane(ctx context.Context) (check.Result, error) {
 		return check.Result{}, err
 	}
 	if lease != nil && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.Sub(c.Clock.Now()) > mostAhead {
-		return check.Result{}, fmt.Errorf("the Lease %s/%s was renewed at %s, which is in the future: it is not known whether a replica leads; "+
-			"compare the clocks, and delete the Lease if it was edited", lease.Namespace, lease.Name, lease.Spec.RenewTime.UTC().Format(time.RFC3339))
+		return check.Result{}, fmt.Errorf("the Lease %s/%s was renewed at %s, which is in the future: it is not known whether a replica "+
+			"leads; compare the clocks, and delete the Lease if it was edited", lease.Namespace, lease.Name, lease.Spec.RenewTime.UTC())
 	}
 	registered, err := c.registered(ctx)
 	if err != nil {

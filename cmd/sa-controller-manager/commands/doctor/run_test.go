@@ -39,7 +39,8 @@ func TestRun(t *testing.T) {
 		}
 		var shown []string
 		report := newReport(run(t.Context(), &cluster{}, checks, time.Second, func(line string) { shown = append(shown, line) }))
-		testutil.Check(t, "progress", []string{"hangs: stays ...", "both:  ...", "works:  ...", "idle:  ...", "slow:  ...", "last:  ..."}, shown)
+		progress := []string{"hangs: stays ...", "both:  ...", "works:  ...", "idle:  ...", "slow:  ...", "last:  ..."}
+		testutil.Check(t, "progress", progress, shown)
 		const want = `CHECK   RESULT     DETAIL
 hangs   unknown    no answer within 1s: context deadline exceeded
 both    findings   down

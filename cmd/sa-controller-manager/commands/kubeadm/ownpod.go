@@ -26,6 +26,19 @@ import (
 	"sa-controller-manager/manifests/staticpod"
 )
 
+// Flags of a takeover about our static pod.
+const (
+	binaryFlag       = "binary"
+	imageFlag        = "image"
+	tokenSecretsFlag = "token-secrets"
+	extraArgFlag     = "extra-arg"
+	onlyFlag         = "only"
+)
+
+// recordedFlags are those of a takeover that do not follow from the manifests. That our process signs, and
+// how its webhook is registered, follows from its own.
+var recordedFlags = []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag, onlyFlag}
+
 // podFlags are the flags of our static pod.
 type podFlags struct {
 	// self is the running executable.
@@ -197,18 +210,6 @@ func ownOptions(own staticpod.Command, names ...string) (*options.Options, error
 	}
 	return o, nil
 }
-
-const (
-	binaryFlag       = "binary"
-	imageFlag        = "image"
-	tokenSecretsFlag = "token-secrets"
-	extraArgFlag     = "extra-arg"
-	onlyFlag         = "only"
-)
-
-// recordedFlags are those of a takeover that do not follow from the manifests. That our process signs, and
-// how its webhook is registered, follows from its own.
-var recordedFlags = []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag, onlyFlag}
 
 // keep gives this takeover the flags of the last one that it does not have itself, and records them all. Of
 // --extra-arg each flag of our process counts for itself.

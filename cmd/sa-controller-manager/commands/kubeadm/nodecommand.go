@@ -112,7 +112,7 @@ func (f *nodeFlags) validate() []error {
 }
 
 // run connects to the API server and calls act while no other command works on this node. A dry run takes no lock and needs no
-// API server, and that of a handback asks none.
+// API server.
 func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
 	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
 		return err
@@ -126,17 +126,15 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 			return err
 		}
 	}
-	if !c.DryRun || c.Pod != nil {
-		var err error
-		if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || cmd.Flags().Changed("kubeconfig")) {
-			return err
-		}
-		if c.DryRun && err == nil {
-			_, err = c.Client.Discovery().ServerVersion()
-		}
-		if err != nil {
-			c.Client, c.Silent = nil, err
-		}
+	var err error
+	if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || cmd.Flags().Changed("kubeconfig")) {
+		return err
+	}
+	if c.DryRun && err == nil {
+		_, err = c.Client.Discovery().ServerVersion()
+	}
+	if err != nil {
+		c.Client, c.Silent = nil, err
 	}
 	c.Confirm = func(ctx context.Context, question string) bool {
 		if f.yes {

@@ -63,8 +63,7 @@ func (c *Config) run(ctx context.Context, steps []step) error {
 	switch {
 	case c.DryRun && c.Client == nil:
 		if c.Silent != nil {
-			fmt.Fprintf(c.Out, "Not checked, because kube-apiserver did not answer (%v): whether it is this node's, accepts the key, and "+
-				"has the root CA published.\n", c.Silent)
+			fmt.Fprintf(c.Out, "Not checked, because kube-apiserver did not answer (%v): what the steps ask it first.\n", c.Silent)
 		}
 		return nil
 	case c.DryRun:

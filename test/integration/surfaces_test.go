@@ -129,6 +129,7 @@ func TestSurfaces(t *testing.T) {
 			},
 			repairs: s.permit,
 			want:    findings{Readyz: []string{"policy-missing"}, Doctor: []string{"policy-missing"}},
+			alert:   "SACMPodPolicyMissing", series: `sacm_pod_policy_findings{code="policy-missing"}`, value: 1,
 		},
 		"ring lost": {
 			breaks:  func(t *testing.T) { testutil.Must(t, os.Rename(s.ring, s.ring+".away")) },

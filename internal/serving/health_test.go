@@ -4,11 +4,18 @@
 package serving
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -107,5 +114,101 @@ func TestSLIsNeedNoOtherProbe(t *testing.T) {
 		if !strings.Contains(answer.Body.String(), line) {
 			t.Errorf("with the outcome %v there is no line %q", tc.outcome, line)
 		}
+	}
+}
+
+// TestLookupWaits: while kube-apiserver hangs, the port is served and nothing is looked up; reviews are asked for. What is
+// looked up later counts, which the tests on a real kube-apiserver show.
+func TestLookupWaits(t *testing.T) {
+	t.Parallel()
+	requests, hang := make(chan string, 100), make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		requests <- r.Method + " " + r.URL.Path
+		<-hang
+	}))
+	t.Cleanup(api.Close)
+	t.Cleanup(func() { close(hang) })
+	config := defaults(t)
+	config.Authentication.RemoteKubeConfigFile = testutil.WriteFile(t, "kubeconfig", []byte(fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`, api.URL)))
+	server, err := New(*config)
+	testutil.Must(t, err)
+	stop := testutil.Start(t, func(ctx context.Context) error { return server.Run(klog.NewContext(ctx, klog.Logger{})) })
+	c := client(t, func(*http.Transport) {})
+	if got := get(t, c, urlOf(server, "/livez")); got.status != http.StatusOK {
+		t.Errorf("/livez answers %d: %s", got.status, got.body)
+	}
+	asked, cancel := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(asked, http.MethodGet, urlOf(server, "/metrics"), http.NoBody)
+	testutil.Must(t, err)
+	request.Header.Set("Authorization", "Bearer unknown")
+	answered := make(chan error, 1)
+	go func() {
+		answer, err := c.Do(request)
+		if err == nil {
+			err = answer.Body.Close()
+		}
+		answered <- err
+	}()
+	testutil.Check(t, "first request", "POST /apis/authentication.k8s.io/v1/tokenreviews", <-requests)
+	cancel()
+	if err := <-answered; err == nil {
+		t.Error("a request that was given up has an answer")
+	}
+	testutil.Must(t, server.Lookup(t.Context()))
+	testutil.Check(t, "request after Lookup", "GET /api/v1/namespaces/kube-system/configmaps", <-requests)
+	stop()
+}
+
+// keptCert is the certificate in dir, "" if there is none and none can be made.
+func keptCert(t *testing.T, dir string) (string, error) {
+	t.Helper()
+	config := defaults(t)
+	config.Serving.ServerCert = options.GeneratableKeyCert{CertDirectory: dir, PairName: "sa-controller-manager"}
+	server, err := New(*config)
+	if err != nil {
+		return "", err
+	}
+	// It ends at once, and with it what it has begun when it was made.
+	ended, end := context.WithCancel(t.Context())
+	end()
+	testutil.Must(t, server.Run(ended))
+	cert, _ := server.info.Cert.CurrentCertKeyContent()
+	return string(cert), nil
+}
+
+func TestKeptCertificate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := keptCert(t, dir)
+	testutil.Must(t, err)
+	if again, err := keptCert(t, dir); err != nil || again != first {
+		t.Errorf("the certificate of the first start is not found again: %v", err)
+	}
+	var files []string
+	entries, err := os.ReadDir(dir)
+	testutil.Must(t, err)
+	for _, entry := range entries {
+		files = append(files, entry.Name())
+	}
+	testutil.Check(t, "files", []string{"sa-controller-manager" + ".crt", "sa-controller-manager" + ".key"}, files)
+	// The user may have moved one of them on purpose, or a process was killed between the two files.
+	for moved, stays := range map[string]string{".key": ".crt", ".crt": ".key"} {
+		path := filepath.Join(dir, "sa-controller-manager")
+		kept, err := os.ReadFile(path + stays)
+		testutil.Must(t, err)
+		testutil.Must(t, os.Rename(path+moved, path+".moved"))
+		if _, err := keptCert(t, dir); err == nil || !strings.Contains(err.Error(), "--cert-dir") || !strings.Contains(err.Error(), path+moved) {
+			t.Errorf("without %s: %v", moved, err)
+		}
+		now, err := os.ReadFile(path + stays)
+		testutil.Must(t, err)
+		testutil.Check(t, stays, string(kept), string(now))
+		testutil.Must(t, os.Rename(path+".moved", path+moved))
 	}
 }

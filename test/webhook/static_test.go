@@ -10,17 +10,24 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -192,5 +199,119 @@ func runWebhook(t *testing.T, fails string, args ...string) {
 	out, err := exec.CommandContext(t.Context(), binary.Path, append([]string{"webhook"}, args...)...).CombinedOutput()
 	if (err != nil) != (fails != "") || !strings.Contains(string(out), fails) {
 		t.Errorf("webhook %v: %v, want %q:\n%s", args, err, fails, out)
+	}
+}
+
+// unregistered wants no configuration in the API.
+func (c *cluster) unregistered(t *testing.T) {
+	t.Helper()
+	_, mutating := c.mutating().Get(t.Context(), configurationName, metav1.GetOptions{})
+	_, validating := c.validating().Get(t.Context(), configurationName, metav1.GetOptions{})
+	for _, err := range []error{mutating, validating} {
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("get a configuration: got %v, want that there is none", err)
+		}
+	}
+}
+
+// awaitRegistration returns once the manager, which is ready, says that of its
+// registration.
+func (m *manager) awaitRegistration(t *testing.T, state string) {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^\[\+\]webhook-registration ok: ` + state + `:`)
+	poll(t, "await that the registration is "+state, func(ctx context.Context) error {
+		report, err := m.Get(ctx, "/readyz?verbose")
+		if err == nil && !line.MatchString(report) {
+			err = fmt.Errorf("the report is:\n%s", report)
+		}
+		return err
+	})
+}
+
+const withoutAccount = "the Pod has no ServiceAccount"
+
+// restrict creates the policy for Pods, as the manifests have it, and returns once it acts.
+func (c *cluster) restrict(t *testing.T) {
+	t.Helper()
+	objects, err := manifests.PodPolicy()
+	testutil.Must(t, err)
+	c.apply(t, objects)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
+		defer cancel()
+		testutil.Must(t, podpolicy.Refusal.Delete(ctx, c.client))
+		// It acts for a moment more, and the next test is not to meet it.
+		testutil.Must(t, await.Poll(ctx, func(ctx context.Context) error {
+			if _, err := c.try(ctx, metav1.NamespaceDefault, newPod()); err != nil && strings.Contains(err.Error(), withoutAccount) {
+				return err
+			}
+			return nil
+		}))
+	})
+	c.awaitBare(t, false)
+}
+
+// awaitBare returns once a Pod without an account is admitted, or refused by the policy.
+func (c *cluster) awaitBare(t *testing.T, admitted bool) {
+	t.Helper()
+	poll(t, "await the policy for Pods", func(ctx context.Context) error {
+		_, err := c.try(ctx, metav1.NamespaceDefault, newPod())
+		if refused := err != nil && strings.Contains(err.Error(), withoutAccount); refused == admitted || !refused && err != nil {
+			return fmt.Errorf("got %v, want it admitted %t", err, admitted)
+		}
+		return nil
+	})
+}
+
+// TestPodPolicy has neither plugin nor webhook, but in the end.
+func TestPodPolicy(t *testing.T) {
+	c := controlPlane(t)
+	namespace := c.namespace(t)
+	older := c.create(t, namespace, newPod())
+	_, problem, err := podpolicy.Refusal.Problem(t.Context(), c.client)
+	if err != nil || !strings.Contains(problem, "no ValidatingAdmissionPolicyBinding ") {
+		t.Errorf("without a policy the problem is %q, %v", problem, err)
+	}
+	c.restrict(t)
+	if _, problem, err := podpolicy.Refusal.Problem(t.Context(), c.client); err != nil || problem != "" {
+		t.Errorf("the problem is %q, %v", problem, err)
+	}
+
+	c.refuse(t, namespace, newPod(), withoutAccount)
+	c.refuse(t, metav1.NamespaceSystem, newPod(), withoutAccount)
+	c.refuse(t, namespace, newPod(func(pod *corev1.Pod) { pod.Annotations = map[string]string{"a": "b"} }), withoutAccount)
+	named := c.create(t, namespace, newPod(of("nobody")))
+	c.create(t, namespace, newPod(mirror))
+	for _, pod := range []*corev1.Pod{older, named} {
+		if err := c.debug(t, pod); err != nil {
+			t.Errorf("kubectl debug: %v", err)
+		}
+		_, err := c.client.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+		if err != nil {
+			t.Errorf("an update: %v", err)
+		}
+		_, err = c.client.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
+			[]byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status")
+		if err != nil {
+			t.Errorf("an update of the status: %v", err)
+		}
+		if err := c.client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("a deletion: %v", err)
+		}
+	}
+
+	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Warn))
+	c.awaitBare(t, true)
+	_, problem, err = podpolicy.Refusal.Problem(t.Context(), c.client)
+	if err != nil || !strings.Contains(problem, "spec.validationActions is [Warn], want [Deny]") {
+		t.Errorf("the problem is %q, %v", problem, err)
+	}
+	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Deny))
+	c.awaitBare(t, false)
+
+	c.manage(t)
+	if pod := c.create(t, namespace, newPod()); pod.Spec.ServiceAccountName != "default" {
+		t.Errorf("with the webhook a Pod has the account %q", pod.Spec.ServiceAccountName)
 	}
 }

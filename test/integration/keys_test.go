@@ -10,19 +10,165 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"
+	"sa-controller-manager/signing/testkeys"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
+
+// TestWhatAKeyIsProvedWith: kube-apiserver answers which keys it accepts, whatever the clock of this host is, and without a
+// key set: its issuer is no https URL.
+func TestWhatAKeyIsProvedWith(t *testing.T) {
+	further := testutil.WriteFile(t, "further.key", testkeys.P256())
+	c := testcluster.New(t, devcluster.Options{Issuer: "api", ExtraKeyFiles: []string{further}})
+	t.Run("ClocksApart", func(t *testing.T) { provesAtAnyTime(t, c) })
+
+	t.Run("NoKeySet", func(t *testing.T) {
+		for pem, want := range map[string]bool{
+			string(testcluster.ReadFile(t, c.SigningKeyFile())): true, string(testkeys.P256()): true, string(testkeys.P384()): false,
+		} {
+			key := testkeys.Parse([]byte(pem))
+			if has, err := keyprobe.HasKey(t.Context(), c.API, key.ID()); err != nil || has != want {
+				t.Errorf("it has the %s key: %t, %v; want %t", key.Public().Algorithm, has, err, want)
+			}
+		}
+		ring := "--service-account-key-ring=" + filepath.Join(t.TempDir(), "ring.json")
+		keys := func(code int, words ...string) string {
+			got := testcluster.Run(t, "", append([]string{"keys", words[0], ring, "--kubeconfig=" + c.Kubeconfig()}, words[1:]...)...)
+			return got.ExpectCode(t, code).Stderr
+		}
+		keys(0, "init", "--from-private-key-file="+c.SigningKeyFile(), "--service-account-key-file="+further,
+			"--service-account-key-file="+testutil.WriteFile(t, "gone.key", testkeys.P384()))
+		keys(0, "revoke", "--yes", testkeys.Parse(testkeys.P384()).ID())
+		id := testkeys.Parse(testkeys.P256()).ID()
+		if said := keys(1, "revoke", "--yes", id); !strings.Contains(said, "kube-apiserver accepts key "+id+", which is revoked") {
+			t.Errorf("of a key in its files: %s", said)
+		}
+	})
+}
+
+// provesAtAnyTime has the probe made by clocks that are off. Nothing else of the test is.
+func provesAtAnyTime(t *testing.T, c *testcluster.ControlPlane) {
+	const apart = "the clocks of kube-apiserver and of this host differ by more than 1h0m0s: "
+	account, key := c.CreateAccount(t, c.Namespace(t), "probe"), testcluster.ReadFile(t, c.SigningKeyFile())
+	now := time.Now().Round(0)
+	for name, tc := range map[string]struct {
+		reason  string
+		off     time.Duration
+		key     []byte
+		want    string // in the error
+		refuses bool
+	}{
+		"Right":      {key: key},
+		"Fast":       {reason: "it was not valid yet", off: 3 * time.Minute, key: key},
+		"Slow":       {reason: "it had expired", off: -3 * time.Minute, key: key},
+		"HourFast":   {off: 59 * time.Minute, key: key},
+		"HourSlow":   {off: -59 * time.Minute, key: key},
+		"TooFast":    {reason: "the key is good", off: 2 * time.Hour, key: key, want: apart},
+		"TooSlow":    {reason: "the key is good", off: -2 * time.Hour, key: key, want: apart},
+		"UnknownKey": {off: 2 * time.Hour, key: testkeys.P384(), want: "kube-apiserver refuses its tokens: ", refuses: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Until(now.Add(tc.off))) //nolint:forbidigo // this sets the clock
+				err := keyprobe.Prove(t.Context(), clientAt(t, c.Config(), now), c.Issuer(), account, testkeys.Parse(tc.key))
+				if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) || keyprobe.IsRefusal(err) != tc.refuses {
+					t.Errorf("%s: %v, want %q, a refusal: %t", tc.reason, err, tc.want, tc.refuses)
+				}
+			})
+		})
+	}
+}
+
+// clientAt has no connection that outlives a request, and takes certificates as they are at a time.
+func clientAt(t *testing.T, config *rest.Config, now time.Time) kubernetes.Interface {
+	t.Helper()
+	trust, err := rest.TLSConfigFor(config)
+	testutil.Must(t, err)
+	trust.Time = func() time.Time { return now }
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true}}
+	api, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: config.Host}, client)
+	testutil.Must(t, err)
+	return api
+}
+
+// get reads a path that is no resource.
+func get(t *testing.T, c *testcluster.ControlPlane, path string) []byte {
+	t.Helper()
+	body, err := c.API.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
+	testutil.Must(t, err)
+	return body
+}
+
+// rawKeys are the keys of a JWKS as they stand there, in any order.
+func rawKeys(t *testing.T, document []byte) []string {
+	t.Helper()
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(document, &set); err != nil {
+		t.Fatalf("%v:\n%s", err, document)
+	}
+	var keys []string
+	for _, key := range set.Keys {
+		keys = append(keys, string(key))
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// TestJWKSIsThatOfKubeAPIServer compares bytes, of keys of both kinds.
+func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
+	c := testcluster.Shared(t)
+	keys := []string{"--service-account-private-key-file=" + c.SigningKeyFile(), "--service-account-key-file=" + testcluster.ECDSAKeyFile()}
+	jwks := append([]string{"keys", "jwks"}, keys...)
+	ours, theirs := testcluster.Run(t, "", jwks...).ExpectCode(t, 0).Stdout, get(t, c, "/openid/v1/jwks")
+	if diff := cmp.Diff(rawKeys(t, theirs), rawKeys(t, []byte(ours))); diff != "" {
+		t.Errorf("kube-apiserver's keys and ours (-theirs +ours):\n%s", diff)
+	}
+	if len(rawKeys(t, theirs)) != 2 {
+		t.Errorf("kube-apiserver has %d keys, want an RSA and an ECDSA one", len(rawKeys(t, theirs)))
+	}
+
+	document := get(t, c, "/.well-known/openid-configuration")
+	var discovery struct {
+		URI string `json:"jwks_uri"`
+	}
+	testutil.Must(t, json.Unmarshal(document, &discovery))
+	public, err := signing.ParseJWKS([]byte(ours))
+	testutil.Must(t, err)
+	got, err := signing.MarshalDiscovery(c.Issuer(), public)
+	testutil.Must(t, err)
+	theirs = []byte(strings.Replace(string(document), discovery.URI, c.Issuer()+signing.JWKSPath, 1))
+	if diff := cmp.Diff(string(theirs), string(got)); diff != "" {
+		t.Errorf("the discovery documents (-theirs +ours):\n%s", diff)
+	}
+
+	cluster := []string{"--check=cluster", "--kubeconfig=" + c.Kubeconfig()}
+	testcluster.Run(t, "", append(jwks, cluster...)...).ExpectCode(t, 0)
+	testcluster.Run(t, "", append([]string{"keys", "jwks", keys[0]}, cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "extra",
+		"it is none of the given keys")
+	unknownKey := filepath.Join(t.TempDir(), "unknown.key")
+	testutil.Must(t, devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA))
+	testcluster.Leaks.AddKeyFile(t, unknownKey)
+	testcluster.Run(t, "", append(append(jwks, "--service-account-key-file="+unknownKey), cluster...)...).ExpectCode(t, 2).ExpectTexts(t,
+		"missing", "it is not published")
+}
 
 // TestCanaryWalk makes a manager at its highest log level use keys and tokens in every way, and handle
 // wrong input. Everything that it prints goes to the canary, which fails the run if it contains a

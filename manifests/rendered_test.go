@@ -34,9 +34,7 @@ func documents(t *testing.T, file string) [][]byte {
 		if errors.Is(err, io.EOF) {
 			return found
 		}
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		testutil.Must(t, err)
 		found = append(found, document)
 	}
 }
@@ -184,7 +182,5 @@ func TestDaemonSetStartsFirst(t *testing.T) {
 			t.Errorf("the probe asks %q, and the webhook listens on loopback", probe.Host)
 		}
 	}
-	if found != 1 {
-		t.Errorf("%d DaemonSets", found)
-	}
+	testutil.Check(t, "DaemonSets", 1, found)
 }

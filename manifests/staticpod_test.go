@@ -140,8 +140,6 @@ func TestStaticPodProbesItsPort(t *testing.T) {
 	t.Parallel()
 	main := made(t, StaticPodOptions{Args: []string{"--secure-port=20261", "--secure-port=20262"}}).Spec.Containers[0]
 	for i, probe := range []*corev1.Probe{main.StartupProbe, main.LivenessProbe, main.ReadinessProbe} {
-		if got := probe.HTTPGet.Port.String(); got != "20262" {
-			t.Errorf("probe %d asks port %s", i, got)
-		}
+		testutil.Check(t, "port of the probe", "20262", probe.HTTPGet.Port.String())
 	}
 }

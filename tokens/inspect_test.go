@@ -53,9 +53,7 @@ func TestInspect(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.Inspect(tc.token)
-			if err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
+			testutil.Must(t, err)
 			testutil.Check(t, tc.reason, tc.want, got)
 		})
 	}
@@ -182,9 +180,7 @@ func TestCanonical(t *testing.T) {
 			if want == "" {
 				want = tc.token
 			}
-			if got := tokens.Canonical(tc.token); got != want {
-				t.Errorf("%s: got %q, want %q", tc.reason, got, want)
-			}
+			testutil.Check(t, tc.reason, want, tokens.Canonical(tc.token))
 		})
 	}
 }
@@ -206,9 +202,7 @@ func TestOnlyTheCanonicalSpellingVerifies(t *testing.T) {
 		if got, err := tokens.VerifyLegacy(token, ring()); !errors.Is(err, tokens.ErrMalformed) {
 			t.Errorf("%s: as it stands there: %v, %v", name, got, err)
 		}
-		if tokens.Canonical(token) != good {
-			t.Errorf("%s: the canonical spelling is another one", name)
-		}
+		testutil.Check(t, name+": canonical spelling", good, tokens.Canonical(token))
 		if got, err := tokens.VerifyLegacy(tokens.Canonical(token), ring()); err != nil || got.KeyID != key.ID() {
 			t.Errorf("%s: as it was issued: %v, %v", name, got, err)
 		}

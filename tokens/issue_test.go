@@ -103,9 +103,7 @@ func TestLegacyRefuses(t *testing.T) {
 			if token != "" || err == nil || !strings.Contains(err.Error(), tc.want) || errors.Is(err, errBoom) != (r.signer.err != nil) {
 				t.Errorf("%s: Legacy returned a token of %d bytes and error %v, want an error with %q", tc.reason, len(token), err, tc.want)
 			}
-			if r.signer.calls != tc.asked {
-				t.Errorf("%s: the signer was asked %d times, want %d", tc.reason, r.signer.calls, tc.asked)
-			}
+			testutil.Check(t, tc.reason+": signatures", tc.asked, r.signer.calls)
 		})
 	}
 }
@@ -165,9 +163,7 @@ func TestLegacyMatchesUpstream(t *testing.T) {
 			testutil.Check(t, "upstream's and ours", want, got)
 			for whose, token := range map[string]string{"ours": token, "upstream's": v.Token} {
 				verified, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.KeyFileRing(key)))
-				if err != nil {
-					t.Errorf("%s does not verify: %v", whose, err)
-				}
+				testutil.CheckError(t, whose, "", err)
 				testutil.Check(t, whose, "", verified.Mismatch(v.account(), v.Secret))
 			}
 		})

@@ -204,9 +204,7 @@ func TestVerifyLegacy(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.VerifyLegacy(tc.token, keys)
-			if err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
+			testutil.Must(t, err)
 			testutil.Check(t, tc.reason+": key ID", tc.want, got.KeyID)
 			testutil.Check(t, tc.reason, "", got.Mismatch(account, secretName))
 		})

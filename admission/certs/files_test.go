@@ -177,9 +177,8 @@ func newRotating(t *testing.T, first pair, now time.Time) *rotating {
 		NeedsCA: true, Clock: r.clock,
 	}
 	var err error
-	if r.Files, err = NewFiles(config); err != nil {
-		t.Fatal(err)
-	}
+	r.Files, err = NewFiles(config)
+	testutil.Must(t, err)
 	return r
 }
 
@@ -207,13 +206,9 @@ func TestFilesNameWhatTheyRefuse(t *testing.T) {
 	}
 	refused := note(newPair(t, c["a"], start.Add(-40*day), "127.0.0.1").with(c["a"]))
 	for _, want := range []string{r.config.CertFile, "expired", "the present certificate is valid until 2"} {
-		if !strings.Contains(refused, want) {
-			t.Errorf("%q is not in %q", want, refused)
-		}
+		testutil.CheckContains(t, "refused", want, refused)
 	}
-	if said := note(first); said != "" {
-		t.Errorf("with the file in order it says %q", said)
-	}
+	testutil.Check(t, "what the file in order says", "", note(first))
 }
 
 // has is which CAs of a cast the caBundle has.

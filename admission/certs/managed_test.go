@@ -125,9 +125,7 @@ func TestManagedFirstStart(t *testing.T) {
 			Client: client, Hosts: append(ServiceHosts("kube-system", "webhook"), "10.0.0.9"),
 			Metrics: NewMetrics(registry.MustRegister),
 		})
-		if err := m.Ready(); err != nil {
-			t.Fatalf("not ready: %v", err)
-		}
+		testutil.Must(t, m.Ready())
 		for _, host := range []string{"127.0.0.1", "webhook.kube-system.svc", "10.0.0.9"} {
 			testutil.CheckError(t, "the leaf is refused for "+host, "", accepts(m, m.CABundle(), host))
 		}

@@ -46,9 +46,7 @@ func run(t *testing.T, a *apiserver, changes ...func(*Config)) *Registrar {
 	end := testutil.Start(t, r.Lead)
 	t.Cleanup(func() {
 		end()
-		if r.Status().State != Idle {
-			t.Errorf("after the end: %s", r.Status())
-		}
+		testutil.Check(t, "state after the end", Idle, r.Status().State)
 	})
 	synctest.Wait()
 	return r

@@ -212,9 +212,7 @@ func TestClockDiffers(t *testing.T) {
 			for _, ago := range tc.renewed {
 				renewed = append(renewed, noon().Add(-ago))
 			}
-			if got := clockDiffers(noon(), renewed); got != tc.want {
-				t.Errorf("%s: %t", tc.reason, got)
-			}
+			testutil.Check(t, tc.reason, tc.want, clockDiffers(noon(), renewed))
 		})
 	}
 }
@@ -235,7 +233,5 @@ func TestNothingIsDoneWithAWrongClock(t *testing.T) {
 	w := newWorld(t, nil, append(objects, nodeLease("a", actual), nodeLease("b", actual))...)
 	w.runOnce(t)
 	testutil.Check(t, "decisions", map[string]float64{}, w.decisions(t))
-	if got := w.Series(t, "sacm_legacy_token_cleaner_idle")["clock-differs"]; got != 1 {
-		t.Errorf("the reason is not shown: %v", w.Series(t, "sacm_legacy_token_cleaner_idle"))
-	}
+	testutil.Check(t, "the reason is shown", 1.0, w.Series(t, "sacm_legacy_token_cleaner_idle")["clock-differs"])
 }

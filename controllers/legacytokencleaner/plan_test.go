@@ -110,9 +110,7 @@ func TestPlan(t *testing.T) {
 				o.successor = tokensecrets.Observe(tc.successor)
 			}
 			got := newHorizon(noon().In(time.FixedZone("east", 14*3600)), testPeriod).plan(o) // days are those of UTC
-			if got != tc.want {
-				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason, tc.want, got)
 		})
 	}
 }
@@ -138,9 +136,7 @@ func TestEverySecretOfAPodIsVisited(t *testing.T) {
 	slices.Sort(want)
 	testutil.Check(t, "Secrets", want, slices.Compact(found))
 	const fields = 18 // pull secrets, two for each of three kinds of container, eleven kinds of volume
-	if len(want) != fields {
-		t.Errorf("filled %d fields, want %d: %q", len(want), fields, want)
-	}
+	testutil.Check(t, "fields", fields, len(want))
 }
 
 // fillSecrets gives every field below value that names a Secret a name of its own.

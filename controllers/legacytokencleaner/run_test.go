@@ -174,9 +174,7 @@ func TestRun(t *testing.T) {
 				}
 			}
 			testutil.Check(t, tc.reason+": done", done, w.Series(t, "sacm_legacy_token_cleanups_total"))
-			if got := w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")[""]; got != float64(noon().Unix()) {
-				t.Errorf("the last run was at %v, want %v", got, noon().Unix())
-			}
+			testutil.Check(t, "the last run", float64(noon().Unix()), w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")[""])
 		})
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -171,12 +170,8 @@ func TestParseBundle(t *testing.T) {
 				return
 			}
 			testutil.Must(t, err)
-			if diff := cmp.Diff(string(tc.pem), string(got.PEM())); diff != "" {
-				t.Errorf("%s: PEM (-given +kept):\n%s", tc.reason, diff)
-			}
-			if got.Hash() != sha256.Sum256(tc.pem) {
-				t.Errorf("the hash is not that of the PEM")
-			}
+			testutil.Check(t, tc.reason+": PEM", string(tc.pem), string(got.PEM()))
+			testutil.Check(t, "hash", sha256.Sum256(tc.pem), got.Hash())
 		})
 	}
 }

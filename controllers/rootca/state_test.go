@@ -192,9 +192,7 @@ func TestReadingADamagedState(t *testing.T) {
 			tc.change(data)
 			object := &corev1.Secret{Data: data}
 			got, damage, err := decode(object, now, time.Minute)
-			if (err == nil) != (tc.unknown == "") || err != nil && !strings.Contains(err.Error(), tc.unknown) {
-				t.Errorf("error is %v, want %q", err, tc.unknown)
-			}
+			testutil.CheckError(t, "error", tc.unknown, err)
 			if (damage == "") != (tc.damage == "") || !strings.Contains(damage, tc.damage) {
 				t.Errorf("damage is %q, want %q", damage, tc.damage)
 			}

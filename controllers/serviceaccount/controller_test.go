@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,9 +245,7 @@ func TestEnsure(t *testing.T) {
 			name := cmp.Or(tc.name, "default")
 			created, err := c.Ensure(t.Context(), "shop", name)
 			testutil.Check(t, tc.reason+": created", tc.want != nil, created)
-			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("%s: got error %v, want %q", tc.reason, err, tc.err)
-			}
+			testutil.CheckError(t, tc.reason, tc.err, err)
 			if answered := cmp.Or(tc.answer, tc.unread); tc.err != "" && !errors.Is(err, answered) {
 				t.Errorf("callers cannot tell what the apiserver answered: %v", err)
 			}

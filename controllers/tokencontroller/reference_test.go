@@ -311,12 +311,8 @@ func referencingAll(t *testing.T, list string) *corev1.ServiceAccount {
 func applied(t *testing.T, before *corev1.ServiceAccount, patch []byte) *corev1.ServiceAccount {
 	t.Helper()
 	body, err := jsonpatch.MergePatch([]byte(controllertest.Encoded(t, before)), patch)
-	if err != nil {
-		t.Fatalf("%s: %v", patch, err)
-	}
+	testutil.Must(t, err)
 	after := &corev1.ServiceAccount{}
-	if err := json.Unmarshal(body, after); err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
+	testutil.Must(t, json.Unmarshal(body, after))
 	return after
 }

@@ -140,9 +140,7 @@ func TestSyncSecret(t *testing.T) {
 				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
 			}
 			testutil.Check(t, tc.reason, tc.want, w.Actions(t))
-			if lines := strings.Join(w.Recorded.Lines(), "\n"); !strings.Contains(lines, tc.note) {
-				t.Errorf("%s: events %q, want %q", tc.reason, lines, tc.note)
-			}
+			testutil.CheckContains(t, tc.reason+": events", tc.note, strings.Join(w.Recorded.Lines(), "\n"))
 			testutil.Check(t, tc.reason+": events", tc.events, w.Events())
 		})
 	}

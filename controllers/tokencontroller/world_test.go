@@ -128,9 +128,7 @@ func (m onlyMetadata) List(ctx context.Context, o metav1.ListOptions) (*metav1.P
 // syncsAccount has the account be looked at, and wants these actions.
 func (w *world) syncsAccount(t *testing.T, reason string, want ...string) {
 	t.Helper()
-	if err := w.syncAccount(t.Context(), named("app")); err != nil {
-		t.Fatalf("%s: %v", reason, err)
-	}
+	testutil.Must(t, w.syncAccount(t.Context(), named("app")))
 	testutil.Check(t, reason, want, w.Actions(t))
 }
 
@@ -138,9 +136,7 @@ func (w *world) syncsAccount(t *testing.T, reason string, want ...string) {
 func (w *world) syncsSecret(t *testing.T, name, reason string, want ...string) {
 	t.Helper()
 	for _, sync := range []func(context.Context, cache.ObjectName) error{w.syncSecret, w.replaceCA} {
-		if err := sync(t.Context(), named(name)); err != nil {
-			t.Fatalf("%s: %v", reason, err)
-		}
+		testutil.Must(t, sync(t.Context(), named(name)))
 	}
 	testutil.Check(t, reason, want, w.Actions(t))
 }

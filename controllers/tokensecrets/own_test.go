@@ -92,9 +92,7 @@ func TestOwn(t *testing.T) {
 				if own := Own(robot, tc.secrets, replacement); own != nil {
 					got = own.Name
 				}
-				if got != tc.want {
-					t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-				}
+				testutil.Check(t, tc.reason, tc.want, got)
 				slices.Reverse(tc.secrets)
 			}
 		})

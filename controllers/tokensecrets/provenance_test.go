@@ -96,13 +96,9 @@ func TestWrittenReferences(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			has := account(tc.entries...)
-			if got := WrittenReferences(has.ManagedFields).Has("robot-token-x2x9z"); got != tc.want {
-				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason, tc.want, WrittenReferences(has.ManagedFields).Has("robot-token-x2x9z"))
 			kept := KeepWrittenReferences(has.ManagedFields)
-			if got := WrittenReferences(kept).Has("robot-token-x2x9z"); got != tc.want {
-				t.Errorf("%s: got %v of the trimmed account, want %v", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason+": of the trimmed account", tc.want, WrittenReferences(kept).Has("robot-token-x2x9z"))
 			if len(kept) > 1 || tc.want && len(kept) == 0 {
 				t.Errorf("%s: %d entries are kept, want one at most", tc.reason, len(kept))
 			}

@@ -4,7 +4,6 @@
 package accounttemplate
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -122,9 +121,7 @@ func TestParseRefuses(t *testing.T) {
 				t.Fatalf("accepted as %+v", template)
 			}
 			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q, want %q in it", err, want)
-				}
+				testutil.CheckContains(t, "error", want, err.Error())
 			}
 		})
 	}

@@ -113,9 +113,7 @@ func TestEviction(t *testing.T) {
 			if crowd[0].conn.Begin() {
 				t.Error("an evicted connection can bring a call")
 			}
-			if got := s.open(); got != open {
-				t.Errorf("%d are open, want %d", got, open)
-			}
+			testutil.Check(t, "open", open, s.open())
 		})
 	}
 }

@@ -109,9 +109,7 @@ func TestFence(t *testing.T) {
 				tc.steps(lock, inner)
 				end()
 				synctest.Wait()
-				if expired != tc.expired {
-					t.Errorf("%s: expired after %v, want %v", tc.reason, expired, tc.expired)
-				}
+				testutil.Check(t, tc.reason+": expired", tc.expired, expired)
 				testutil.Check(t, tc.reason+": written holders", tc.holders, inner.holders)
 			})
 		})
@@ -168,9 +166,7 @@ func TestFencedWrites(t *testing.T) {
 			if errors.Is(err, errLeaseLost) != tc.refused || base.sent == 1 == tc.refused {
 				t.Errorf("%s: sent %d times and the error %v, want refused: %v", tc.reason, base.sent, err, tc.refused)
 			}
-			if body.closed != tc.refused {
-				t.Errorf("the body is closed: %v, want %v", body.closed, tc.refused)
-			}
+			testutil.Check(t, "the body is closed", tc.refused, body.closed)
 		})
 	}
 }
@@ -195,9 +191,7 @@ func TestOverdueAcrossAJump(t *testing.T) {
 				lock := &fencedLock{Interface: &recordingLock{}, deadline: deadline, now: clock.Now}
 				expect := func(when string, want bool) {
 					t.Helper()
-					if got := lock.overdue(); got != want {
-						t.Errorf("%s: %s: overdue is %v, want %v", tc.reason, when, got, want)
-					}
+					testutil.Check(t, tc.reason+": "+when+": overdue", want, lock.overdue())
 				}
 				renew := func() {
 					t.Helper()

@@ -153,9 +153,7 @@ func TestSecretError(t *testing.T) {
 	if got := SecretError(down, testHeld...); !errors.Is(got, down) || got.Error() != down.Error() || Refused(down) {
 		t.Errorf("an error that is no answer: %v", got)
 	}
-	if got := SecretError(nil); got != nil {
-		t.Errorf("no error: %v", got)
-	}
+	testutil.Check(t, "no error", nil, SecretError(nil))
 	unchanged := CheckChanged(&metav1.ObjectMeta{UID: "a", ResourceVersion: "1"}, &metav1.ObjectMeta{UID: "a", ResourceVersion: "1"})
 	if !Refused(unchanged) || CheckChanged(&metav1.ObjectMeta{ResourceVersion: "1"}, &metav1.ObjectMeta{ResourceVersion: "2"}) != nil {
 		t.Errorf("an answer with the same version: %v", unchanged)

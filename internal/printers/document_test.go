@@ -87,9 +87,7 @@ func TestEncoders(t *testing.T) {
 					t.Errorf("%s steers terminals: %q", output, &encoded)
 				}
 				var got struct{ Numbers map[string][]string }
-				if err := decode(encoded.Bytes(), &got); err != nil {
-					t.Fatalf("%s: %v in %q", output, err, &encoded)
-				}
+				testutil.Must(t, decode(encoded.Bytes(), &got))
 				if len(got.Numbers[want]) != 1 || got.Numbers[want][0] != want {
 					t.Errorf("%s: got %q, want %q", output, got, want)
 				}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	testclock "k8s.io/utils/clock/testing"
@@ -118,9 +117,7 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 		r.allowed.Store(true)
 		time.Sleep((keys + 1) * time.Second / sharedRate)
 		synctest.Wait()
-		if got := r.done(); got != keys+1 {
-			t.Errorf("%d of %d keys succeed within N/50 s", got, keys+1)
-		}
+		testutil.Check(t, "keys that succeed within N/50 s", keys+1, r.done())
 	})
 }
 
@@ -180,17 +177,13 @@ func TestDamping(t *testing.T) {
 				delay := damping.Delay("a")
 				got = append(got, delay)
 				advance(delay / 2)
-				if left := damping.Delay("a"); left != delay-delay/2 {
-					t.Errorf("half of %v later %v are left", delay, left)
-				}
+				testutil.Check(t, "left", delay-delay/2, damping.Delay("a"))
 				advance(delay - delay/2)
 				if left, again := damping.Delay("a"), damping.Wrote("a"); left != 0 || again != (n > 0) {
 					t.Errorf("after %v write %d waits for %v, again %t", delay, n+2, left, again)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, got)
 			if delay, again := damping.Delay("b"), damping.Wrote("b"); delay != 0 || again {
 				t.Errorf("another object waits for %v, again %t", delay, again)
 			}
@@ -198,9 +191,7 @@ func TestDamping(t *testing.T) {
 			if delay, again := damping.Delay("a"), damping.Wrote("a"); delay != 0 || again {
 				t.Errorf("an object that was left alone waits for %v, again %t", delay, again)
 			}
-			if got := damping.Delay("a"); got != tc.first {
-				t.Errorf("after that it begins with %v, want %v", got, tc.first)
-			}
+			testutil.Check(t, "it begins again with", tc.first, damping.Delay("a"))
 		})
 	}
 }
@@ -218,9 +209,7 @@ func TestDampingIsBounded(t *testing.T) {
 			kept++
 		}
 	}
-	if kept != dampedObjects {
-		t.Errorf("it keeps %d objects, want the last %d", kept, dampedObjects)
-	}
+	testutil.Check(t, "objects that are kept", dampedObjects, kept)
 }
 
 // quotingError is an error whose text has data of an object.
@@ -275,9 +264,7 @@ func TestAPanicEndsTheProcess(t *testing.T) {
 			if strings.Contains(got, "hunter2") || strings.Contains(got, fmt.Sprint([]byte("hunter2"))) {
 				t.Errorf("it tells the value of the panic:\n%s", got)
 			}
-			if where := "reconcile/overload_test.go:"; !strings.Contains(got, where) {
-				t.Errorf("it does not say where, want %q:\n%s", where, got)
-			}
+			testutil.CheckContains(t, "where it was", "reconcile/overload_test.go:", got)
 		})
 	}
 }

@@ -193,9 +193,7 @@ func TestEventsOfAFailingKey(t *testing.T) {
 		p.repair("a")
 		p.Add("a")
 		before := p.after(0)
-		if got := p.after(eventPeriod); got != before+1 {
-			t.Errorf("%d syncs within ten seconds of the event that brings the remedy, want 1", got-before)
-		}
+		testutil.Check(t, "syncs within ten seconds of the event that brings the remedy", before+1, p.after(eventPeriod))
 	})
 }
 

@@ -89,9 +89,7 @@ func TestHealth(t *testing.T) {
 			}
 			answer := httptest.NewRecorder()
 			newHandler(&Config{Live: tc.live, Ready: tc.ready}).ServeHTTP(answer, httptest.NewRequest(method, tc.target, nil))
-			if answer.Code != tc.wantCode {
-				t.Errorf("%s\nstatus %d, want %d", tc.reason, answer.Code, tc.wantCode)
-			}
+			testutil.Check(t, tc.reason+": status", tc.wantCode, answer.Code)
 			testutil.Check(t, tc.reason+": body", tc.wantBody, answer.Body.String())
 		})
 	}
@@ -111,9 +109,7 @@ func TestSLIsNeedNoOtherProbe(t *testing.T) {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics/slis", nil))
 		line := `kubernetes_healthcheck{name="slis-alone",type="readyz"} ` + tc.want + "\n"
-		if !strings.Contains(answer.Body.String(), line) {
-			t.Errorf("with the outcome %v there is no line %q", tc.outcome, line)
-		}
+		testutil.CheckContains(t, "with the outcome "+fmt.Sprint(tc.outcome), line, answer.Body.String())
 	}
 }
 

@@ -95,9 +95,7 @@ func TestServerRefusesOldTLS(t *testing.T) {
 	if err == nil {
 		answer.Body.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), "protocol version") {
-		t.Errorf("TLS 1.1 got %v, want a refused protocol version", err)
-	}
+	testutil.CheckError(t, "TLS 1.1", "protocol version", err)
 }
 
 // Nobody can be asked here, so what is not always allowed is refused. The tests on a
@@ -166,9 +164,7 @@ func TestDebugPagesShowWhatWasGiven(t *testing.T) {
 func TestServerWithoutHTTP2(t *testing.T) {
 	t.Parallel()
 	server, _ := serve(t, nil, func(o *Config) { o.Serving.DisableHTTP2Serving = true })
-	if got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/livez")); got.proto != "HTTP/1.1" {
-		t.Errorf("it speaks %s", got.proto)
-	}
+	testutil.Check(t, "protocol", "HTTP/1.1", get(t, client(t, func(*http.Transport) {}), urlOf(server, "/livez")).proto)
 }
 
 // net/http closes an idle HTTP/2 connection a second after GOAWAY, unless the client does. A replica
@@ -244,9 +240,7 @@ func TestNew(t *testing.T) {
 		testutil.Must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := server.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		testutil.CheckError(t, "Run", "", server.Run(ctx))
 	})
 	t.Run("PortFree", func(t *testing.T) {
 		taken.Close()
@@ -254,9 +248,7 @@ func TestNew(t *testing.T) {
 		testutil.Must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := server.Run(ctx); err != nil {
-			t.Errorf("Run after the end of its context: %v", err)
-		}
+		testutil.CheckError(t, "Run", "", server.Run(ctx))
 		refused(t, server)
 	})
 }

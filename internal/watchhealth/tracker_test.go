@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // server answers watches with what a test writes.
@@ -114,9 +116,7 @@ func TestSilence(t *testing.T) {
 				if err := tracker.Check(); err != nil {
 					got = err.Error()
 				}
-				if got != tc.want {
-					t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
-				}
+				testutil.Check(t, tc.reason, tc.want, got)
 				_ = writer.Close() // a pipe's never fails
 			})
 		})
@@ -133,9 +133,7 @@ func TestWatchThatIsNotReplaced(t *testing.T) {
 	open := func() *http.Response {
 		backend := &server{status: http.StatusOK, pipe: emptyBody()}
 		response, err := tracker.Wrap(backend).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, streaming, http.NoBody))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return response
 	}
 	open().Body.Close()
@@ -144,9 +142,7 @@ func TestWatchThatIsNotReplaced(t *testing.T) {
 		t.Error("a watch that ended and was not replaced counts as healthy")
 	}
 	open().Body.Close()
-	if err := tracker.Check(); err != nil {
-		t.Errorf("a new watch does not count: %v", err)
-	}
+	testutil.CheckError(t, "with a new watch", "", tracker.Check())
 }
 
 func emptyBody() *io.PipeReader {
@@ -196,13 +192,9 @@ func TestFailures(t *testing.T) {
 				}
 				body, _ := io.ReadAll(response.Body)
 				response.Body.Close()
-				if string(body) != backend.refusal {
-					t.Errorf("the caller reads %q, want %q", body, backend.refusal)
-				}
+				testutil.Check(t, "what the caller reads", backend.refusal, string(body))
 			}
-			if got := tracker.Failure("v1/secrets (type=x)"); got != tc.want {
-				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason, tc.want, tracker.Failure("v1/secrets (type=x)"))
 		})
 	}
 }

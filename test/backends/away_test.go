@@ -120,9 +120,7 @@ func TestKeysDirIsAway(t *testing.T) {
 		testutil.Must(t, os.Rename(keys, keys+".old"))
 		instead()
 		s.reports(t, "--keys-dir: ", "the keys that are served stay")
-		if err := s.signs(t, "here"); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		testutil.CheckError(t, name, "", s.signs(t, "here"))
 		testutil.Must(t, errors.Join(os.RemoveAll(keys), os.Rename(keys+".old", keys)))
 		s.reports(t)
 	}
@@ -140,9 +138,7 @@ func TestSecondProcess(t *testing.T) {
 		t.Errorf("the second process: %v: %s", err, out)
 	}
 	s.reports(t)
-	if err := s.signs(t, "here"); err != nil {
-		t.Error(err)
-	}
+	testutil.Must(t, s.signs(t, "here"))
 }
 
 // TestModuleWaits: a call of a PKCS#11 module that does not return costs its own key alone, is reported, and does not
@@ -286,9 +282,7 @@ func TestProcessIsEnded(t *testing.T) {
 	s.end(t, syscall.SIGTERM, "check", "here")
 	testutil.Must(t, os.Remove(wait))
 	s.reports(t, "key here ", "the key is P-256, and P-384 is asked for")
-	if err := s.signs(t, "here"); err != nil {
-		t.Errorf("the key of the previous file: %v", err)
-	}
+	testutil.CheckError(t, "the key of the previous file", "", s.signs(t, "here"))
 }
 
 // TestSocketIsReplaced reports a key that signs, and whose socket is another file.

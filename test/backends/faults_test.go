@@ -88,9 +88,7 @@ func (w *world) leak(t *testing.T) {
 	w.signs(t)
 	stolen := w.tokens[len(w.tokens)-1]
 	w.tokens = slices.DeleteFunc(w.tokens, func(token tokenload.Token) bool { return token.KeyID == stolen.KeyID })
-	if err := w.party.Review(t.Context(), stolen); err != nil {
-		t.Errorf("before: %v", err)
-	}
+	testutil.CheckError(t, "before", "", w.party.Review(t.Context(), stolen))
 	begun := time.Now()
 	kubeconfig := "--kubeconfig=" + w.cluster.Kubeconfig()
 	done := make(chan error, 1)
@@ -148,9 +146,7 @@ func newWorld(t *testing.T, ring ...string) *world {
 		}})
 	testutil.Must(t, err)
 	t.Cleanup(func() {
-		if err := w.cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testutil.Must(t, w.cluster.Stop())
 	})
 	w.client, err = w.cluster.Client()
 	testutil.Must(t, err)
@@ -289,9 +285,7 @@ func (w *world) refuses(t *testing.T) {
 func (w *world) accepted(t *testing.T) {
 	t.Helper()
 	for _, token := range w.tokens {
-		if err := w.party.Review(t.Context(), token); err != nil {
-			t.Error(err)
-		}
+		testutil.CheckError(t, "review", "", w.party.Review(t.Context(), token))
 	}
 }
 

@@ -161,9 +161,7 @@ func TestRefusals(t *testing.T) {
 			out := serve(t, dir, pin, vault.Token, awsSecret, "hidden").notServed(t)
 			scheme, _, _ := strings.Cut(tc.uri, ":")
 			for _, want := range append(tc.want, "key mine ("+scheme+":") {
-				if !strings.Contains(out, want) {
-					t.Errorf("%s: %s\nwant an error with %q", tc.reason, out, want)
-				}
+				testutil.CheckContains(t, tc.reason, want, out)
 			}
 			if len(out) > 2<<10 {
 				t.Errorf("the file for the probe has %d bytes", len(out))

@@ -135,15 +135,11 @@ func TestFilters(t *testing.T) {
 	} {
 		t.Run(fragment, func(t *testing.T) {
 			page, console := chromium.open(t, url+"#"+fragment)
-			if got := len(shownRow.FindAllString(page, -1)); got != want {
-				t.Errorf("%d rows are visible, want %d", got, want)
-			}
+			testutil.Check(t, "visible rows", want, len(shownRow.FindAllString(page, -1)))
 			if count := shown.FindStringSubmatch(page); len(count) < 2 || count[1] != fmt.Sprint(want) {
 				t.Errorf("the page counts %v, want %d", count, want)
 			}
-			if console != "" {
-				t.Errorf("the console has %s", console)
-			}
+			testutil.Check(t, "the console", "", console)
 			if !strings.Contains(page, title) || strings.Contains(page, "<img") || strings.ContainsAny(page, "\u202e\u009b") {
 				t.Errorf("hostile text was not escaped:\n%s", page)
 			}
@@ -172,12 +168,8 @@ func TestPolicy(t *testing.T) {
 			chromium := newBrowser(t)
 			testutil.Must(t, os.WriteFile(path, []byte(tc.page), 0o600))
 			page, console := chromium.open(t, "file://"+path)
-			if ran := !strings.Contains(page, title); ran != tc.harmful {
-				t.Errorf("foreign script runs: %t, want %t", ran, tc.harmful)
-			}
-			if fetched := chromium.requests.Load() > 0; fetched != tc.harmful {
-				t.Errorf("something is fetched: %t, want %t", fetched, tc.harmful)
-			}
+			testutil.Check(t, "foreign script runs", tc.harmful, !strings.Contains(page, title))
+			testutil.Check(t, "something is fetched", tc.harmful, chromium.requests.Load() > 0)
 			if !tc.harmful && !strings.Contains(console, "Content Security Policy") {
 				t.Errorf("the console has %q, want what was refused", console)
 			}

@@ -69,9 +69,7 @@ func TestDoctor(t *testing.T) {
 	diagnosed(t, got[0].printed)
 	for _, want := range []string{"gone: sa-controller-manager webhook register --kubeconfig=", "where:  shop/stray\n",
 		"update configmaps/kube-root-ca.crt (root-ca)"} {
-		if !strings.Contains(got[2].printed, want) {
-			t.Errorf("%q is not in\n%s", want, got[2].printed)
-		}
+		testutil.CheckContains(t, "printed", want, got[2].printed)
 	}
 	noSecrets(t, got[0].printed+got[2].printed)
 

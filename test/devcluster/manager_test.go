@@ -51,9 +51,7 @@ func TestManagerRestFindsALeak(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	const want = "script has 351 goroutines, want 350 at most:\nwhere they are"
-	if err := m.awaitRest(ctx); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %q", err, want)
-	}
+	testutil.CheckError(t, "await rest", want, m.awaitRest(ctx))
 }
 
 // TestComplaintsFindsErrors: a row that it takes for noise would hide a fault of the product.

@@ -67,9 +67,7 @@ func newWorld(t *testing.T) *world {
 	w.cluster, err = devcluster.Start(t.Context(), options)
 	testutil.Must(t, err)
 	t.Cleanup(func() {
-		if err := w.cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testutil.Must(t, w.cluster.Stop())
 	})
 	w.party, err = tokenload.NewParty("kube-apiserver", w.cluster)
 	testutil.Must(t, err)

@@ -100,9 +100,8 @@ func TestLegacyTokenCleaner(t *testing.T) {
 		"mark": 3, "delete": 2, "mounted": 3, "opted-out": 1, "used": 2, "last-used-invalid": 1,
 		"marked": 2, "tried-while-invalid": 1, "not-referenced": 2,
 	} {
-		if got := m.Metric(t, "sacm_legacy_token_cleaner_secrets", devcluster.Labels{"decision": decision}); got != secrets {
-			t.Errorf("%v Secrets are counted as %q, want %v", got, decision, secrets)
-		}
+		testutil.Check(t, "Secrets counted as "+decision, secrets,
+			m.Metric(t, "sacm_legacy_token_cleaner_secrets", devcluster.Labels{"decision": decision}))
 	}
 	c.AwaitEvent(t, gone, corev1.EventTypeNormal, "LegacyTokenDeleted", "has been invalid since "+longAgo)
 	c.AwaitEvent(t, c.GetSecret(t, namespace, "unused"), corev1.EventTypeNormal, "LegacyTokenMarkedInvalid", `of ServiceAccount "app"`)

@@ -17,7 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -56,9 +55,7 @@ func TestWhatAKeyIsProvedWith(t *testing.T) {
 			"--service-account-key-file="+testutil.WriteFile(t, "gone.key", testkeys.P384()))
 		keys(0, "revoke", "--yes", testkeys.Parse(testkeys.P384()).ID())
 		id := testkeys.Parse(testkeys.P256()).ID()
-		if said := keys(1, "revoke", "--yes", id); !strings.Contains(said, "kube-apiserver accepts key "+id+", which is revoked") {
-			t.Errorf("of a key in its files: %s", said)
-		}
+		testutil.CheckContains(t, "of a key in its files", "kube-apiserver accepts key "+id+", which is revoked", keys(1, "revoke", "--yes", id))
 	})
 }
 
@@ -121,9 +118,7 @@ func rawKeys(t *testing.T, document []byte) []string {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := json.Unmarshal(document, &set); err != nil {
-		t.Fatalf("%v:\n%s", err, document)
-	}
+	testutil.Must(t, json.Unmarshal(document, &set))
 	var keys []string
 	for _, key := range set.Keys {
 		keys = append(keys, string(key))
@@ -138,12 +133,8 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 	keys := []string{"--service-account-private-key-file=" + c.SigningKeyFile(), "--service-account-key-file=" + testcluster.ECDSAKeyFile()}
 	jwks := append([]string{"keys", "jwks"}, keys...)
 	ours, theirs := testcluster.Run(t, "", jwks...).ExpectCode(t, 0).Stdout, get(t, c, "/openid/v1/jwks")
-	if diff := cmp.Diff(rawKeys(t, theirs), rawKeys(t, []byte(ours))); diff != "" {
-		t.Errorf("kube-apiserver's keys and ours (-theirs +ours):\n%s", diff)
-	}
-	if len(rawKeys(t, theirs)) != 2 {
-		t.Errorf("kube-apiserver has %d keys, want an RSA and an ECDSA one", len(rawKeys(t, theirs)))
-	}
+	testutil.Check(t, "kube-apiserver's keys and ours", rawKeys(t, theirs), rawKeys(t, []byte(ours)))
+	testutil.Check(t, "kube-apiserver's keys, an RSA and an ECDSA one", 2, len(rawKeys(t, theirs)))
 
 	document := get(t, c, "/.well-known/openid-configuration")
 	var discovery struct {
@@ -155,9 +146,7 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 	got, err := signing.MarshalDiscovery(c.Issuer(), public)
 	testutil.Must(t, err)
 	theirs = []byte(strings.Replace(string(document), discovery.URI, c.Issuer()+signing.JWKSPath, 1))
-	if diff := cmp.Diff(string(theirs), string(got)); diff != "" {
-		t.Errorf("the discovery documents (-theirs +ours):\n%s", diff)
-	}
+	testutil.Check(t, "the discovery documents", string(theirs), string(got))
 
 	cluster := []string{"--check=cluster", "--kubeconfig=" + c.Kubeconfig()}
 	testcluster.Run(t, "", append(jwks, cluster...)...).ExpectCode(t, 0)

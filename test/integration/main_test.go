@@ -18,7 +18,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
@@ -81,9 +80,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 				}
 			}
 			c.AwaitProcessed(t, m)
-			if diff := cmp.Diff(versions, resourceVersions(t, c, namespace)); diff != "" {
-				t.Errorf("resourceVersions (-before the restart +after):\n%s", diff)
-			}
+			testutil.Check(t, "resourceVersions", versions, resourceVersions(t, c, namespace))
 		})
 	}
 }

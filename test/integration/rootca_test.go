@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -62,9 +61,7 @@ func TestRootCASameAsKubeControllerManager(t *testing.T) {
 	for _, configMap := range []*corev1.ConfigMap{theirs, ours} {
 		configMap.UID, configMap.ResourceVersion, configMap.CreationTimestamp, configMap.ManagedFields = "", "", metav1.Time{}, nil
 	}
-	if diff := cmp.Diff(theirs, ours); diff != "" {
-		t.Errorf("ConfigMap (-theirs +ours):\n%s", diff)
-	}
+	testutil.Check(t, "ConfigMap", theirs, ours)
 }
 
 // TestRootCAExchange exchanges the root CA and then the serving certificate of kube-apiserver while two clients
@@ -226,12 +223,8 @@ func TestSameAsKubeControllerManager(t *testing.T) {
 	c.Manage(t, c.VerifyKeyFlags()...)
 	ours := c.AwaitFilled(t, namespace, "mine")
 	c.ExpectAccepted(t, ours, account)
-	if diff := cmp.Diff(theirs.Data, ours.Data); diff != "" {
-		t.Errorf("data (-theirs +ours):\n%s", diff)
-	}
-	if diff := cmp.Diff(theirs.Annotations, ours.Annotations); diff != "" {
-		t.Errorf("annotations (-theirs +ours):\n%s", diff)
-	}
+	testutil.Check(t, "data", theirs.Data, ours.Data)
+	testutil.Check(t, "annotations", theirs.Annotations, ours.Annotations)
 }
 
 // TestRewrittenRootCA: a policy of somebody else puts another root CA into a ConfigMap at each write. Few writes answer

@@ -79,9 +79,7 @@ func TestWhoMayRead(t *testing.T) {
 		})
 	}
 	t.Run("NoSuchPath", func(t *testing.T) {
-		if got := ask(t, m.URL(), "/debug/flags/v", c.Config()); got.status != http.StatusNotFound {
-			t.Errorf("/debug/flags/v answers %d, want 404: a level above 7 logs tokens", got.status)
-		}
+		testutil.Check(t, "a level above 7 logs tokens", http.StatusNotFound, ask(t, m.URL(), "/debug/flags/v", c.Config()).status)
 	})
 }
 

@@ -104,9 +104,7 @@ func TestDefaultAccountTokens(t *testing.T) {
 		"another account":   create(t.Context(), shop, "builder", "token"),
 		"another namespace": create(t.Context(), metav1.NamespaceSystem, "default", "token"),
 	} {
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		testutil.CheckError(t, name, "", err)
 	}
 }
 
@@ -163,9 +161,7 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	testutil.Check(t, "the role of a newer version", newer.Rules, get("common").Rules)
 	testutil.Check(t, "the role of an older version", slices.Concat(complete[1:], complete[:1]), get("webhook").Rules)
 	testutil.Check(t, "the role with the annotation", narrowed.Rules, get("token").Rules)
-	if got := get("root-ca").ResourceVersion; got != untouched.ResourceVersion {
-		t.Errorf("a role that lacks nothing was written: resource version %s, then %s", untouched.ResourceVersion, got)
-	}
+	testutil.Check(t, "version of a role that lacks nothing", untouched.ResourceVersion, get("root-ca").ResourceVersion)
 	if _, err := client.Roles("kube-system").Get(t.Context(), gone, metav1.GetOptions{}); err != nil {
 		t.Errorf("a role that was gone: %v", err)
 	}

@@ -514,9 +514,7 @@ func TestLaterWebhook(t *testing.T) {
 			if tc.limits { // in other words
 				outcomes[1].Message = outcomes[0].Message
 			}
-			if diff := cmp.Diff(outcomes[0], outcomes[1]); diff != "" {
-				t.Errorf("(-in-tree +ours):\n%s", diff)
-			}
+			testutil.Check(t, "in-tree and ours", outcomes[0], outcomes[1])
 		})
 	}
 }
@@ -647,9 +645,7 @@ func (c *cluster) eight(t *testing.T, namespaces []string) {
 			return err
 		})
 	}
-	if err := all.Wait(); err != nil {
-		t.Errorf("one of 800 Pods at once: %v", err)
-	}
+	testutil.CheckError(t, "one of 800 Pods at once", "", all.Wait())
 }
 
 // kill ends the manager without a last word.

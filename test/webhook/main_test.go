@@ -142,9 +142,8 @@ func (c *cluster) connect(t *testing.T) {
 	config.WarningHandler = rest.NoWarnings{} // some objects here are old-fashioned on purpose
 	transport, err := rest.HTTPClientFor(config)
 	testutil.Must(t, err)
-	if c.client, err = kubernetes.NewForConfigAndClient(config, transport); err != nil {
-		t.Fatalf("make an admin client: %v", err)
-	}
+	c.client, err = kubernetes.NewForConfigAndClient(config, transport)
+	testutil.Must(t, err)
 	c.idle = transport.CloseIdleConnections
 }
 
@@ -159,9 +158,7 @@ func (c *cluster) clear(t *testing.T) {
 		ignoreNotFound(c.validating().Delete(ctx, configurationName, metav1.DeleteOptions{})),
 		ignoreNotFound(c.client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, caSecretName, metav1.DeleteOptions{})),
 	)
-	if err != nil {
-		t.Errorf("take out the registration: %v", err)
-	}
+	testutil.CheckError(t, "take out the registration", "", err)
 }
 
 func ignoreNotFound(err error) error {
@@ -248,9 +245,7 @@ func (c *cluster) manage(t *testing.T, flags ...string) *manager {
 
 func (m *manager) awaitReady(t *testing.T) {
 	t.Helper()
-	if err := m.Ready(limited(t)); err != nil {
-		t.Fatalf("await the manager: %v", err)
-	}
+	testutil.Must(t, m.Ready(limited(t)))
 }
 
 // lostRace is what client-go logs in the one of two processes that wanted to create or
@@ -266,12 +261,8 @@ func (m *manager) stop(t *testing.T) {
 	}
 	m.stopped = true
 	exit, err := m.Stop()
-	if err != nil {
-		t.Errorf("end the manager: %v", err)
-	}
-	if exit.Code != 0 {
-		t.Errorf("the manager ended with code %d, want 0", exit.Code)
-	}
+	testutil.CheckError(t, "end the manager", "", err)
+	testutil.Check(t, "exit code of the manager", 0, exit.Code)
 	if m.faulty {
 		return
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -129,9 +128,7 @@ var tokenVolumeName = regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`)
 // one volume, the last one, mounted in every container.
 func complete(t *testing.T, pod *corev1.Pod, account string) {
 	t.Helper()
-	if pod.Spec.ServiceAccountName != account {
-		t.Errorf("the Pod's account is %q, want %q", pod.Spec.ServiceAccountName, account)
-	}
+	testutil.Check(t, "account of the Pod", account, pod.Spec.ServiceAccountName)
 	if len(pod.Spec.Volumes) == 0 {
 		t.Fatal("the Pod has no volume")
 	}
@@ -149,9 +146,7 @@ func mounted(t *testing.T, pod *corev1.Pod, volume string) {
 	want := []corev1.VolumeMount{{Name: volume, ReadOnly: true, MountPath: tokenPath}}
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, container := range list {
-			if diff := cmp.Diff(want, container.VolumeMounts); diff != "" {
-				t.Errorf("the mounts of container %q (-want +got):\n%s", container.Name, diff)
-			}
+			testutil.Check(t, "mounts of container "+container.Name, want, container.VolumeMounts)
 		}
 	}
 }
@@ -210,9 +205,7 @@ func TestPods(t *testing.T) {
 					pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount = tc.name, tc.alias
 				}))
 				complete(t, pod, tc.want)
-				if pod.Spec.DeprecatedServiceAccount != tc.want {
-					t.Errorf("%s: serviceAccount is %q, want %q", name, pod.Spec.DeprecatedServiceAccount, tc.want)
-				}
+				testutil.Check(t, name+": serviceAccount", tc.want, pod.Spec.DeprecatedServiceAccount)
 			}
 		},
 		// Never changed, and it can use nothing without an account.
@@ -245,9 +238,7 @@ func TestPods(t *testing.T) {
 			refused(t, c.debug(t, pod, environment("other")),
 				`ephemeral container debug with envVar KEY referencing secret.secretName="other" is not allowed `+
 					`because service account limited does not reference that secret`)
-			if err := c.debug(t, pod, environment("listed")); err != nil {
-				t.Errorf("an ephemeral container with a Secret of the account is refused: %v", err)
-			}
+			testutil.CheckError(t, "an ephemeral container with a Secret of the account", "", c.debug(t, pod, environment("listed")))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -256,9 +256,7 @@ func (m *manager) exposes(t *testing.T, state string, static bool) {
 // wantState compares the metrics: whether a static registration is loaded follows from the state.
 func (m *manager) wantState(t *testing.T, want string) {
 	t.Helper()
-	if got := m.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": want}); got != 1 {
-		t.Errorf("the metric does not show the state %s", want)
-	}
+	testutil.Check(t, "metric of the state "+want, 1.0, m.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": want}))
 	if loaded := m.metric(t, "sacm_webhook_static_loaded", nil); want != "registered" && loaded != 0 {
 		t.Errorf("in the state %s the metric says that kube-apiserver calls us", want)
 	}
@@ -303,9 +301,8 @@ func TestRefusalsAreThoseOfThePod(t *testing.T) {
 		})
 		refused(t, last, "error looking up service account "+namespace+"/default: ")
 	}
-	if errs := m.metric(t, "sacm_webhook_requests_total", devcluster.Labels{"outcome": "error"}); errs != 0 {
-		t.Errorf("%g calls count as errors of the webhook", errs)
-	}
+	testutil.Check(t, "calls that count as errors of the webhook", 0.0,
+		m.metric(t, "sacm_webhook_requests_total", devcluster.Labels{"outcome": "error"}))
 }
 
 // accountsRefused lets a webhook of others that does not answer keep ServiceAccounts out of the namespace until the test ends.

@@ -48,9 +48,8 @@ func newService(t *testing.T, c *cluster) *service {
 	if s.address, err = devcluster.OwnAddress(); err != nil {
 		t.Skip(err)
 	}
-	if s.ports, err = devcluster.FreePorts(len(s.replicas)); err != nil {
-		t.Fatal(err)
-	}
+	s.ports, err = devcluster.FreePorts(len(s.replicas))
+	testutil.Must(t, err)
 	_, err = c.client.CoreV1().Services(s.namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: serviceName},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "webhook", Port: 443}}},
@@ -182,9 +181,7 @@ func TestInjectorAfterUs(t *testing.T) {
 		t.Fatalf("there is no sidecar: %v", pod.Spec.Containers)
 	}
 	complete(t, pod, "default")
-	if len(pod.Spec.Volumes) != 1 {
-		t.Errorf("the Pod has %d volumes, want the one it came with", len(pod.Spec.Volumes))
-	}
+	testutil.Check(t, "volumes", 1, len(pod.Spec.Volumes))
 }
 
 // inject registers a webhook that adds a container "sidecar" to the Pods of a namespace.
@@ -230,9 +227,7 @@ func (c *cluster) hook(t *testing.T, namespace string, patch func() string) {
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)
 	t.Cleanup(func() {
-		if err := c.mutating().Delete(context.WithoutCancel(t.Context()), configuration.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
+		testutil.Must(t, c.mutating().Delete(context.WithoutCancel(t.Context()), configuration.Name, metav1.DeleteOptions{}))
 	})
 }
 

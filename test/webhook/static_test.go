@@ -67,9 +67,7 @@ func staticCluster(t *testing.T, kubeConfig string) (c *cluster, dir string) {
 	c.connect(t)
 	t.Cleanup(func() {
 		c.idle()
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
+		testutil.Must(t, c.Stop())
 	})
 	return c, dir
 }
@@ -108,9 +106,7 @@ func TestStaticRegistration(t *testing.T) {
 		testutil.Must(t, errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())))
 		pods := c.client.CoreV1().Pods(metav1.NamespaceDefault)
 		_, err := pods.Create(t.Context(), newPod(), metav1.CreateOptions{})
-		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
-			t.Errorf("got %v, want that no Pod is admitted without us", err)
-		}
+		testutil.CheckError(t, "a Pod without us", "failed calling webhook", err)
 		// NodeRestriction is off here, and the last group is what permits to create Pods.
 		config := c.Config()
 		config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:node", Groups: []string{"system:nodes", "system:masters"}}
@@ -147,9 +143,8 @@ func TestStaticIsProved(t *testing.T) {
 		"--webhook-port="+strconv.Itoa(m.port))
 	next.faulty = true
 	next.awaitNotReady(t, "asked for the client to provide credentials")
-	if got := next.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": "registered"}); got != 0 {
-		t.Error("the metric says registered, and every Pod is refused")
-	}
+	testutil.Check(t, "registered, while every Pod is refused", 0.0,
+		next.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": "registered"}))
 
 	// The way out, with our process running and after its death.
 	c.unregisters(t, next, dir)
@@ -283,22 +278,14 @@ func TestPodPolicy(t *testing.T) {
 	named := c.create(t, namespace, newPod(of("nobody")))
 	c.create(t, namespace, newPod(mirror))
 	for _, pod := range []*corev1.Pod{older, named} {
-		if err := c.debug(t, pod); err != nil {
-			t.Errorf("kubectl debug: %v", err)
-		}
+		testutil.CheckError(t, "kubectl debug", "", c.debug(t, pod))
 		_, err := c.client.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
-		if err != nil {
-			t.Errorf("an update: %v", err)
-		}
+		testutil.CheckError(t, "an update", "", err)
 		_, err = c.client.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
 			[]byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status")
-		if err != nil {
-			t.Errorf("an update of the status: %v", err)
-		}
-		if err := c.client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("a deletion: %v", err)
-		}
+		testutil.CheckError(t, "an update of the status", "", err)
+		testutil.Must(t, c.client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
 	}
 
 	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Warn))
@@ -311,7 +298,5 @@ func TestPodPolicy(t *testing.T) {
 	c.awaitBare(t, false)
 
 	c.manage(t)
-	if pod := c.create(t, namespace, newPod()); pod.Spec.ServiceAccountName != "default" {
-		t.Errorf("with the webhook a Pod has the account %q", pod.Spec.ServiceAccountName)
-	}
+	testutil.Check(t, "account of a Pod with the webhook", "default", c.create(t, namespace, newPod()).Spec.ServiceAccountName)
 }

@@ -132,9 +132,7 @@ func TestPolicyPasses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if err := newPolicy(t).Check(tc.payload()); err != nil {
-				t.Errorf("%s: %v", tc.reason, err)
-			}
+			testutil.CheckError(t, tc.reason, "", newPolicy(t).Check(tc.payload()))
 		})
 	}
 }
@@ -297,9 +295,7 @@ func FuzzPolicy(f *testing.F) {
 				} `json:"serviceaccount"`
 			} `json:"kubernetes.io"`
 		}
-		if err := json.Unmarshal(data, &read); err != nil {
-			t.Fatalf("passes, and cannot be read: %v", err)
-		}
+		testutil.Must(t, json.Unmarshal(data, &read))
 		account := read.Kubernetes.ServiceAccount
 		if read.Subject != "system:serviceaccount:"+read.Kubernetes.Namespace+":"+account.Name || strings.Count(read.Subject, ":") != 3 ||
 			account.UID == "" {

@@ -68,9 +68,7 @@ func TestOpenFiles(t *testing.T) {
 		RootCAFile: testutil.WriteFile(t, "ca.crt", cert),
 	}, &rest.Config{})
 	testutil.Must(t, err)
-	if got, want := f.store.Load().ActiveID(), keyID(testkeys.P256()); got != want {
-		t.Errorf("the signing key is %s, want %s", got, want)
-	}
+	testutil.Check(t, "signing key", keyID(testkeys.P256()), f.store.Load().ActiveID())
 	want := []string{keyID(testkeys.P384()), keyID(testkeys.P521()), keyID(testkeys.RSA2048())}
 	testutil.Check(t, "verification keys", want, keyIDs(f.publicKeys()))
 	testutil.Check(t, "root CA", string(cert), string(f.rootCA.Get().PEM()))
@@ -246,9 +244,7 @@ func TestWarnLooseKeys(t *testing.T) {
 				t.Fatalf("%q, want %d lines", lines, len(tc.want))
 			}
 			for i, want := range tc.want {
-				if !strings.Contains(lines[i], want) {
-					t.Errorf("%s does not contain %s", lines[i], want)
-				}
+				testutil.CheckContains(t, "line", want, lines[i])
 			}
 		})
 	}

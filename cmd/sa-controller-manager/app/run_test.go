@@ -33,9 +33,7 @@ func TestSetGCPercent(t *testing.T) {
 			t.Setenv("GOMEMLIMIT", tc.limit)
 			previous := debug.SetGCPercent(before)
 			setGCPercent()
-			if got := debug.SetGCPercent(previous); got != tc.want {
-				t.Errorf("got %d%%, want %d%%", got, tc.want)
-			}
+			testutil.Check(t, "percent", tc.want, debug.SetGCPercent(previous))
 		})
 	}
 }

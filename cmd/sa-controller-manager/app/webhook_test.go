@@ -117,9 +117,7 @@ func TestAnyReplicaProves(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := options.Webhook{Registration: tc.registration, CertFile: tc.certFile}
-			if got := anyReplicaProves(&o); got != tc.want {
-				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason, tc.want, anyReplicaProves(&o))
 		})
 	}
 }

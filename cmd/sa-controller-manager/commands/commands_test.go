@@ -167,9 +167,7 @@ func TestCommandRuns(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Cleanup(func() {
-				if err := logsapi.ResetForTest(nil); err != nil {
-					t.Error(err)
-				}
+				testutil.Must(t, logsapi.ResetForTest(nil))
 			})
 			var log []string
 			logger := funcr.New(func(_, line string) {
@@ -187,9 +185,7 @@ func TestCommandRuns(t *testing.T) {
 			if mode != options.TokenSecretsManual {
 				t.Errorf("%s\nthe manager got --token-secrets=%q, want manual", tc.reason, mode)
 			}
-			if got := strings.Join(log, "\n"); got != tc.wantLog {
-				t.Errorf("%s\nlogged %q, want %q", tc.reason, got, tc.wantLog)
-			}
+			testutil.Check(t, tc.reason+": log", tc.wantLog, strings.Join(log, "\n"))
 		})
 	}
 }

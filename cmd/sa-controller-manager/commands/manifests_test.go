@@ -62,9 +62,7 @@ func TestTimerFlags(t *testing.T) {
 			checkCommandLine(t, strings.Fields(command)[1:])
 		}
 	}
-	if found != 3 {
-		t.Errorf("%d commands, want 3", found)
-	}
+	testutil.Check(t, "commands", 3, found)
 }
 
 // checkCommandLine parses without running.
@@ -81,9 +79,7 @@ func checkCommandLine(t *testing.T, args []string) {
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
-	if err := command.ParseFlags(rest); err != nil {
-		t.Errorf("%v: %v", args, err)
-	}
+	testutil.Must(t, command.ParseFlags(rest))
 	if left := command.Flags().Args(); len(left) > 0 {
 		t.Errorf("%v: %q is no sub-command", args, left)
 	}

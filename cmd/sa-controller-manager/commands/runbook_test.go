@@ -60,9 +60,7 @@ func TestRunbookHasTheFinding(t *testing.T) {
 		section, _, _ = strings.Cut(section, "\n### ")
 		for _, sentence := range sentences {
 			sentence = capitals.ReplaceAllStringFunc(sentence, func(name string) string { return strings.ToUpper(strings.Trim(name, "{}")) })
-			if !strings.Contains(plain(section), plain(sentence)) {
-				t.Errorf("the page of %s lacks the sentence of its finding: %q", alert, sentence)
-			}
+			testutil.CheckContains(t, "the page of "+alert, plain(sentence), plain(section))
 		}
 	}
 }

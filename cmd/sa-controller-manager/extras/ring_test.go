@@ -66,9 +66,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 			}
 			if tc.noSocket {
 				const want = "is away, its keys verify: --service-account-key-sockets has no socket for this key"
-				if status := e.signers.Status(e.Keyring.Ring()); !strings.Contains(status, want) {
-					t.Errorf("the status is %q, want %q", status, want)
-				}
+				testutil.CheckContains(t, "status", want, e.signers.Status(e.Keyring.Ring()))
 			}
 		})
 	}

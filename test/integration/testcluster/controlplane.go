@@ -132,9 +132,7 @@ func New(t *testing.T, options devcluster.Options) *ControlPlane {
 	c, err := startControlPlane(t.Context(), options)
 	testutil.Must(t, err)
 	t.Cleanup(func() {
-		if err := c.stop(); err != nil {
-			t.Errorf("stop the control plane: %v", err)
-		}
+		testutil.CheckError(t, "stop the control plane", "", c.stop())
 	})
 	return c
 }
@@ -170,9 +168,7 @@ func (c *ControlPlane) purge(t *testing.T) {
 	for range 10 {
 		working.Go(func() {
 			for name := range next {
-				if err := c.purgeOne(ctx, name); err != nil {
-					t.Errorf("purge namespace %s: %v", name, err)
-				}
+				testutil.CheckError(t, "purge namespace "+name, "", c.purgeOne(ctx, name))
 			}
 		})
 	}

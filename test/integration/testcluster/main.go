@@ -157,9 +157,7 @@ func (p Output) ExpectCode(t *testing.T, code int) Output {
 func (p Output) ExpectTexts(t *testing.T, texts ...string) Output {
 	t.Helper()
 	for _, text := range texts {
-		if !strings.Contains(p.Stdout+p.Stderr, text) {
-			t.Errorf("%q is not in\n%s\n%s", text, p.Stdout, p.Stderr)
-		}
+		testutil.CheckContains(t, "printed", text, p.Stdout+p.Stderr)
 	}
 	return p
 }

@@ -56,9 +56,7 @@ func (c *ControlPlane) StartManager(t *testing.T, flags ...string) *Manager {
 // AwaitReady waits until the manager is ready.
 func (m *Manager) AwaitReady(t *testing.T) {
 	t.Helper()
-	if err := m.Ready(Context(t)); err != nil {
-		t.Fatalf("await the manager: %v", err)
-	}
+	testutil.Must(t, m.Ready(Context(t)))
 }
 
 // Shutdown sends SIGTERM and checks exit code, duration and log. It is a no-op if the manager has
@@ -75,9 +73,7 @@ func (m *Manager) Shutdown(t *testing.T) {
 	if err != nil {
 		t.Errorf("stop the manager: %v", err)
 	}
-	if exit.Code != 0 {
-		t.Errorf("the manager exited with code %d, want 0", exit.Code)
-	}
+	testutil.Check(t, "exit code of the manager", 0, exit.Code)
 	await.Within(t, "the manager's end", exit.Took, drainLimit)
 	m.examineLog(t)
 }
@@ -111,9 +107,7 @@ func (m *Manager) logWithoutNoise() string {
 // WaitIdle waits until no queue of the manager holds a key.
 func (m *Manager) WaitIdle(t *testing.T) {
 	t.Helper()
-	if err := m.AwaitIdle(Context(t)); err != nil {
-		t.Fatalf("await an idle manager: %v", err)
-	}
+	testutil.Must(t, m.AwaitIdle(Context(t)))
 }
 
 // ExpectLog waits until the manager has logged text.

@@ -125,12 +125,8 @@ func decodeToken(t *testing.T, token []byte) (header, claims map[string]any) {
 	}
 	for i, target := range []*map[string]any{&header, &claims} {
 		text, err := base64.RawURLEncoding.DecodeString(string(segments[i]))
-		if err != nil {
-			t.Fatalf("segment %d of a token: %v", i, err)
-		}
-		if err := json.Unmarshal(text, target); err != nil {
-			t.Fatalf("segment %d of a token: %v", i, err)
-		}
+		testutil.Must(t, err)
+		testutil.Must(t, json.Unmarshal(text, target))
 	}
 	return header, claims
 }
@@ -215,9 +211,7 @@ func (c *ControlPlane) IssueSignedBy(t *testing.T, account *corev1.ServiceAccoun
 	t.Helper()
 	made := c.CreateSecret(t, TokenSecret(account.Namespace, "mine-"+randomName(), account.Name))
 	secret := c.AwaitFilled(t, account.Namespace, made.Name)
-	if got := KeyIDOf(t, secret); got != by {
-		t.Errorf("key %q has signed, want %q", got, by)
-	}
+	testutil.Check(t, "key that has signed", by, KeyIDOf(t, secret))
 	return secret
 }
 

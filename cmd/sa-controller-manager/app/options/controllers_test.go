@@ -61,9 +61,7 @@ func TestParseControllers(t *testing.T) {
 			testutil.Check(t, tc.reason+"\nto run", tc.want, set.enabled)
 			testutil.Check(t, tc.reason+"\nnamed and not run", tc.notRun, set.NotRun())
 			for _, name := range []string{accounts, secrets, rootCAs, cleaner, bundles} {
-				if got, want := set.Enabled(name), strings.Contains(strings.Join(tc.want, ","), name); got != want {
-					t.Errorf("Enabled(%q) is %v, want %v", name, got, want)
-				}
+				testutil.Check(t, "Enabled "+name, strings.Contains(strings.Join(tc.want, ","), name), set.Enabled(name))
 			}
 		})
 	}

@@ -35,7 +35,5 @@ func TestAutoExcluded(t *testing.T) {
 			testutil.Check(t, tc.reason, tc.want, parse(t, tc.args...).AutoExcluded())
 		})
 	}
-	if got := New().AutoExcluded(); len(got) != 3 {
-		t.Errorf("without a command line: %v", got)
-	}
+	testutil.Check(t, "namespaces without a command line", 3, len(New().AutoExcluded()))
 }

@@ -61,9 +61,7 @@ func TestAwait(t *testing.T) {
 				if got := fmt.Sprint(err); got != tc.want && (tc.want != "" || err != nil) {
 					t.Errorf("%s\nerror %v, want %q", tc.reason, err, tc.want)
 				}
-				if took := time.Since(begun); took != tc.took {
-					t.Errorf("it took %s, want %s", took, tc.took)
-				}
+				testutil.Check(t, "time", tc.took, time.Since(begun))
 				testutil.Check(t, "progress", tc.progress, progress)
 			})
 		})

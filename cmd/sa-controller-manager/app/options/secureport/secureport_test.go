@@ -71,9 +71,7 @@ func TestFlagsTwice(t *testing.T) {
 
 func TestOfAProcessWithoutOne(t *testing.T) {
 	t.Parallel()
-	if port := Of(options.New()).Serving.BindPort; port != 0 {
-		t.Errorf("the port is %d", port)
-	}
+	testutil.Check(t, "port", 0, Of(options.New()).Serving.BindPort)
 }
 
 // TestValidate has the problems that each command line gets.
@@ -128,9 +126,7 @@ func TestAsksWith(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parse(t, strings.Fields(tc.line)...)
-			if got := o.SecurePort.AsksWith(tc.kubeconfig); got != tc.want {
-				t.Errorf("got %t, want %t", got, tc.want)
-			}
+			testutil.Check(t, "asks with it", tc.want, o.SecurePort.AsksWith(tc.kubeconfig))
 		})
 	}
 }

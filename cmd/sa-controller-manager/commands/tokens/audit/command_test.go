@@ -116,9 +116,7 @@ func TestAudit(t *testing.T) {
 			}
 			lines := strings.Split(strings.TrimSuffix(got.Stdout, "\n"), "\n")
 			if len(tc.rows) == 0 {
-				if got.Stdout != "" {
-					t.Errorf("printed %q, want nothing", got.Stdout)
-				}
+				testutil.Check(t, "printed", "", got.Stdout)
 				return
 			}
 			if len(lines) != len(tc.rows) {

@@ -61,9 +61,7 @@ func TestPage(t *testing.T) {
 	for _, element := range []string{"style", "script"} {
 		text := regexp.MustCompile(`(?s)<` + element + `>(.*)</` + element + `>`).FindStringSubmatch(page)
 		sum := sha256.Sum256([]byte(text[1]))
-		if want := element + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(policy, want) {
-			t.Errorf("the policy %q lacks %q", policy, want)
-		}
+		testutil.CheckContains(t, "the policy", element+"-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'", policy)
 	}
 }
 

@@ -229,9 +229,7 @@ func TestFilter(t *testing.T) {
 	observed := testKeys(t).observe(secret)
 	row := rules.row(&observed, &account{uid: "uid-robot"}, users{count: 1})
 	for name, tc := range cases {
-		if got := tc.filter.wantsToken(observed, rules) && tc.filter.wantsRow(&row); got != tc.want {
-			t.Errorf("%s: %t, want %t", name, got, tc.want)
-		}
+		testutil.Check(t, name, tc.want, tc.filter.wantsToken(observed, rules) && tc.filter.wantsRow(&row))
 	}
 }
 

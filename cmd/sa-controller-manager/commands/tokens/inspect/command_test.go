@@ -86,9 +86,7 @@ func TestInspectReads(t *testing.T) {
 			if err != nil {
 				out += err.Error()
 			}
-			if !strings.Contains(out, tc.say) {
-				t.Errorf("%q is not in\n%s", tc.say, out)
-			}
+			testutil.CheckContains(t, "printed", tc.say, out)
 			if signature := token[strings.LastIndex(token, ".")+1:]; strings.Contains(out, signature) {
 				t.Errorf("the signature is in\n%s", out)
 			}

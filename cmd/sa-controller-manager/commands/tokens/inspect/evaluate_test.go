@@ -191,9 +191,7 @@ func TestPrintIsSafe(t *testing.T) {
 	report := inspect.Evaluate(token, inspect.Known{Now: now})
 	for _, output := range []string{"text", "json", "yaml"} {
 		var got bytes.Buffer
-		if err := inspect.Print(&report, &got, output); err != nil {
-			t.Fatalf("%s: %v", output, err)
-		}
+		testutil.Must(t, inspect.Print(&report, &got, output))
 		if strings.ContainsAny(got.String(), "\x1b\u009b\x7f") || output == "text" && strings.Contains(got.String(), "\u202e") ||
 			strings.Count(got.String(), "\nVerdict") > 0 {
 			t.Errorf("%s:\n%q", output, got.String())
@@ -216,9 +214,7 @@ func FuzzEvaluate(f *testing.F) {
 		}
 		for _, output := range []string{"text", "json", "yaml"} {
 			var got bytes.Buffer
-			if err := inspect.Print(&report, &got, output); err != nil {
-				t.Fatalf("%s: %v", output, err)
-			}
+			testutil.Must(t, inspect.Print(&report, &got, output))
 			if i := strings.LastIndexByte(token, '.'); i >= 0 && len(token)-i > 40 && strings.Contains(got.String(), token[i+1:]) {
 				t.Fatalf("%s holds the signature", output)
 			}

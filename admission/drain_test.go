@@ -81,8 +81,7 @@ func TestServerDrainsNewConnections(t *testing.T) {
 		s.stop()
 		began := time.Now()
 		time.Sleep(5*time.Second - time.Millisecond)
-		silent, err := s.listener.DialContext(t.Context())
-		testutil.Must(t, err)
+		silent := testutil.Get(s.listener.DialContext(t.Context()))(t)
 		testutil.Check(t, "the call", "200 v1 uid=u-1 "+patched+" (close)", s.review(t))
 		testutil.CheckError(t, "the end", "", <-s.ended)
 		if took := time.Since(began) - 5*time.Second; took < newTimeout || took > newTimeout+100*time.Millisecond {

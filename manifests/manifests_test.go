@@ -11,8 +11,7 @@ import (
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	objects, err := Permissions(true)
-	testutil.Must(t, err)
+	objects := testutil.Get(Permissions(true))(t)
 	paths := map[string]bool{}
 	for _, object := range objects {
 		path := object.Path()

@@ -71,8 +71,7 @@ func TestRenderedObjects(t *testing.T) {
 	t.Parallel()
 	for file, objects := range rendered(t) {
 		for _, object := range objects {
-			accessor, err := meta.Accessor(object)
-			testutil.Must(t, err)
+			accessor := testutil.Get(meta.Accessor(object))(t)
 			name := file + ": " + object.GetObjectKind().GroupVersionKind().Kind + " " + accessor.GetName()
 			labels := accessor.GetLabels()
 			if labels["app.kubernetes.io/name"] != "sa-controller-manager" || labels["app.kubernetes.io/component"] == "" {

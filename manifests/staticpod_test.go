@@ -118,8 +118,7 @@ func TestStaticPodRefuses(t *testing.T) {
 
 func made(t *testing.T, o StaticPodOptions) *corev1.Pod {
 	t.Helper()
-	data, err := StaticPod(o)
-	testutil.Must(t, err)
+	data := testutil.Get(StaticPod(o))(t)
 	for _, never := range []string{"status:", "creationTimestamp"} {
 		if strings.Contains(string(data), never) {
 			t.Errorf("%q is in\n%s", never, data)

@@ -52,8 +52,7 @@ func TestInspect(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := tokens.Inspect(tc.token)
-			testutil.Must(t, err)
+			got := testutil.Get(tokens.Inspect(tc.token))(t)
 			testutil.Check(t, tc.reason, tc.want, got)
 		})
 	}
@@ -213,8 +212,7 @@ func TestSignedWith(t *testing.T) {
 	t.Parallel()
 	rsa, ec := testkeys.Parse(testkeys.RSA2048()).Public(), testkeys.Parse(testkeys.P256()).Public()
 	impostor := signing.PublicKey{ID: ec.ID, Algorithm: rsa.Algorithm, Key: rsa.Key}
-	token, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secretName)
-	testutil.Must(t, err)
+	token := testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secretName))(t)
 	// TestVerifyLegacyRefuses has the attacks.
 	cases := map[string]struct {
 		token   string

@@ -42,8 +42,7 @@ func TestUniqueClaims(t *testing.T) {
 	key := testkeys.Parse(testkeys.RSA2048())
 	now := tokens.WithClock(clocktesting.NewFakePassiveClock(time.Unix(1_790_000_000, 700_000_000)))
 	issue := func(style tokens.ClaimStyle, options ...tokens.Option) (token, header string, claims map[string]any) {
-		token, err := tokens.NewIssuer(key, style, append(options, now)...).Legacy(t.Context(), account, secretName)
-		testutil.Must(t, err)
+		token := testutil.Get(tokens.NewIssuer(key, style, append(options, now)...).Legacy(t.Context(), account, secretName))(t)
 		header, payload := decoded(t, token)
 		testutil.Must(t, json.Unmarshal([]byte(payload), &claims))
 		return token, header, claims
@@ -56,8 +55,7 @@ func TestUniqueClaims(t *testing.T) {
 	want["iat"], want["jti"] = float64(1_790_000_000), "an-id"
 	testutil.Check(t, "header", wantHeader, header)
 	testutil.Check(t, "claims", want, got)
-	verified, err := tokens.VerifyLegacy(unique, signing.NewKeyring(signing.KeyFileRing(key)))
-	testutil.Must(t, err)
+	verified := testutil.Get(tokens.VerifyLegacy(unique, signing.NewKeyring(signing.KeyFileRing(key))))(t)
 	testutil.Check(t, "mismatch", "", verified.Mismatch(account, secretName))
 
 	_, _, first := issue(tokens.UniqueClaims)
@@ -154,8 +152,7 @@ func TestLegacyMatchesUpstream(t *testing.T) {
 	for _, v := range vectors(t, "legacy") {
 		t.Run(v.Key+" "+v.Name, func(t *testing.T) {
 			key := keys[v.Key]
-			token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), v.account(), v.Secret)
-			testutil.Must(t, err)
+			token := testutil.Get(tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), v.account(), v.Secret))(t)
 			got, want := token, v.Token
 			if key.Public().Algorithm != "RS256" {
 				got, want = got[:strings.LastIndex(got, ".")], want[:strings.LastIndex(want, ".")]

@@ -26,10 +26,8 @@ type pair struct{ cert, key []byte }
 
 func newPair(t *testing.T, issuer *authority, now time.Time, hosts ...string) pair {
 	t.Helper()
-	leaf, err := issuer.leaf(now, 30*day, hosts)
-	testutil.Must(t, err)
-	key, err := pki.KeyPEM(leaf.PrivateKey.(crypto.Signer))
-	testutil.Must(t, err)
+	leaf := testutil.Get(issuer.leaf(now, 30*day, hosts))(t)
+	key := testutil.Get(pki.KeyPEM(leaf.PrivateKey.(crypto.Signer)))(t)
 	return pair{cert: pki.CertPEM(leaf.Leaf), key: key}
 }
 
@@ -38,8 +36,7 @@ func selfSigned(t *testing.T) pair {
 	t.Helper()
 	made, key, err := pki.Issue(&x509.Certificate{DNSNames: []string{"localhost"}, NotBefore: start, NotAfter: start.Add(30 * day)}, nil, nil)
 	testutil.Must(t, err)
-	encoded, err := pki.KeyPEM(key)
-	testutil.Must(t, err)
+	encoded := testutil.Get(pki.KeyPEM(key))(t)
 	return pair{cert: pki.CertPEM(made), key: encoded}
 }
 

@@ -70,8 +70,7 @@ func (c *configurations) accept(m *Managed) error {
 
 func parse(t *testing.T, bundle []byte) []*x509.Certificate {
 	t.Helper()
-	all, err := cert.ParseCertsPEM(bundle)
-	testutil.Must(t, err)
+	all := testutil.Get(cert.ParseCertsPEM(bundle))(t)
 	return all
 }
 
@@ -107,8 +106,7 @@ func run(t *testing.T, config ManagedConfig) *Managed {
 
 func secretOf(t *testing.T, client *fake.Clientset) *corev1.Secret {
 	t.Helper()
-	secret, err := client.CoreV1().Secrets(SecretNamespace).Get(t.Context(), SecretName, metav1.GetOptions{})
-	testutil.Must(t, err)
+	secret := testutil.Get(client.CoreV1().Secrets(SecretNamespace).Get(t.Context(), SecretName, metav1.GetOptions{}))(t)
 	return secret
 }
 
@@ -305,8 +303,7 @@ func TestManagedNeverRefused(t *testing.T) {
 				if len(seen) < tc.cas {
 					t.Errorf("%s: leaves were of %d CAs, want at least %d", tc.reason, len(seen), tc.cas)
 				}
-				settled, err := read(secretOf(t, client))
-				testutil.Must(t, err)
+				settled := testutil.Get(read(secretOf(t, client)))(t)
 				for who, m := range replicas {
 					testutil.CheckError(t, "the leaf of the "+who+" in the end", "", accepts(m, pki.CertPEM(settled.active.cert), "127.0.0.1"))
 				}

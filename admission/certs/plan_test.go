@@ -36,8 +36,7 @@ func newCast(t testing.TB, born map[string]int) cast {
 
 func madeAt(t testing.TB, now time.Time, lifetime time.Duration) *authority {
 	t.Helper()
-	made, err := newAuthority(now, lifetime)
-	testutil.Must(t, err)
+	made := testutil.Get(newAuthority(now, lifetime))(t)
 	return made
 }
 
@@ -90,8 +89,7 @@ func (c cast) secret(t testing.TB, text string) *corev1.Secret {
 
 func secretWith(t testing.TB, s state) *corev1.Secret {
 	t.Helper()
-	secret, err := s.writeInto(emptySecret())
-	testutil.Must(t, err)
+	secret := testutil.Get(s.writeInto(emptySecret()))(t)
 	return secret
 }
 
@@ -105,8 +103,7 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	// "old" is a year older than "a" and "b", "late" is made when those near their end.
 	c := newCast(t, map[string]int{"a": 0, "b": 0, "old": -364, "older": -400, "late": 360, "fresh": 0})
-	leaf, err := c["a"].leaf(start, day, []string{"localhost"})
-	testutil.Must(t, err)
+	leaf := testutil.Get(c["a"].leaf(start, day, []string{"localhost"}))(t)
 	keyOfB := string(c.secret(t, "b").Data[keyActiveKey])
 	for name, tc := range map[string]struct {
 		reason     string
@@ -219,8 +216,7 @@ func TestRegistered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, now := &registered{}, start.Add(day)
-			leaf, err := cast["b"].leaf(now, day, []string{"localhost"})
-			testutil.Must(t, err)
+			leaf := testutil.Get(cast["b"].leaf(now, day, []string{"localhost"}))(t)
 			for _, caBundles := range tc.minutes {
 				now = now.Add(time.Minute)
 				r.observe(caBundles, false, now)

@@ -42,8 +42,7 @@ func TestFindings(t *testing.T) {
 			}
 			testutil.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(Name)), 0o700))
 			testutil.Must(t, os.WriteFile(filepath.Join(dir, Name), []byte(copied+"plugins: []\n"), 0o600))
-			got, err := Findings(dir)
-			testutil.Must(t, err)
+			got := testutil.Get(Findings(dir))(t)
 			if is := len(got.Findings) == 1 && fmt.Sprint(got.Findings[0].Objects) == "["+file+"]"; is != tc.changed || got.Skipped != tc.skipped {
 				t.Errorf("%s: %+v", tc.reason, got)
 			}

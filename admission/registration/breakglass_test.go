@@ -176,8 +176,7 @@ func TestRepairs(t *testing.T) {
 					}
 					wantState(t, r, Registered)
 					for k := range kinds {
-						o, err := k.in(a).get(t.Context())
-						testutil.Must(t, err)
+						o := testutil.Get(k.in(a).get(t.Context()))(t)
 						testutil.Check(t, k.String(), want[k], o.entries)
 					}
 				})

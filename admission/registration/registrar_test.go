@@ -420,8 +420,7 @@ func TestProbeResponder(t *testing.T) {
 	a.await("awaited")
 	ask := func(id string, dryRun, first bool) string {
 		response := &admission.Response{}
-		object, err := json.Marshal(ProbePod(id))
-		testutil.Must(t, err)
+		object := testutil.Get(json.Marshal(ProbePod(id)))(t)
 		a.Probe(&admission.Request{DryRun: dryRun, First: first, Object: object}, response, true)
 		testutil.Check(t, id+": closes the connection", len(response.Patch) > 0, response.Close)
 		validated := &admission.Response{}

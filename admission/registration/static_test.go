@@ -216,13 +216,11 @@ func TestStaticIsProved(t *testing.T) {
 func TestStaticAfterARestart(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
 		h.walk(h.run(), step{after: 3 * time.Second, state: Registered})
-		right, err := readStatic(h.dir)
-		testutil.Must(t, err)
+		right := testutil.Get(readStatic(h.dir))(t)
 		h.from(func() { h.down = errors.New(`failed calling webhook "` + probeName + `": tls: internal error`) })
 		next := h.run(func(c *StaticFilesConfig) { c.Responder = &ProbeResponder{} })
 		h.walk(next, step{after: time.Minute, state: Unreachable, detail: "tls: internal error", files: "mutate,probe;validate"})
-		after, err := readStatic(h.dir)
-		testutil.Must(t, err)
+		after := testutil.Get(readStatic(h.dir))(t)
 		testutil.Check(t, "right files", right, after)
 	})
 }
@@ -441,9 +439,8 @@ func TestDecodeStatic(t *testing.T) {
 			entries[mutating], _ = urlSpec().entries(ca)
 			entries[mutating] = append(entries[mutating], urlSpec().probeEntry(ca))
 			tc.change(&entries[mutating][0])
-			contents, err := encodeStatic(entries)
-			testutil.Must(t, err)
-			_, err = mutating.decodeStatic(contents[mutating])
+			contents := testutil.Get(encodeStatic(entries))(t)
+			_, err := mutating.decodeStatic(contents[mutating])
 			testutil.Check(t, "refused", tc.wrong, err != nil)
 		})
 	}

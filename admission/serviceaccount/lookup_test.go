@@ -339,8 +339,7 @@ func TestFollow(t *testing.T) {
 		t.Cleanup(source.Shutdown)
 		informer := cache.NewSharedIndexInformer(source, &corev1.ServiceAccount{}, 0, nil)
 		w := NewWaiters(mostWaiters, nil)
-		stop, err := w.Follow(informer, AccountItself)
-		testutil.Must(t, err)
+		stop := testutil.Get(w.Follow(informer, AccountItself))(t)
 		testutil.Start(t, func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
 		checks := 0
 		go w.await(t.Context(), cache.NewObjectName(testNamespace, defaultAccount), func() bool { checks++; return false })

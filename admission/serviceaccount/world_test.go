@@ -150,12 +150,9 @@ func apply(t *testing.T, object []byte, operations []admission.PatchOperation) [
 	if len(operations) == 0 {
 		return object
 	}
-	encoded, err := json.Marshal(operations)
-	testutil.Must(t, err)
-	patch, err := jsonpatch.DecodePatch(encoded)
-	testutil.Must(t, err)
-	patched, err := patch.Apply(object)
-	testutil.Must(t, err)
+	encoded := testutil.Get(json.Marshal(operations))(t)
+	patch := testutil.Get(jsonpatch.DecodePatch(encoded))(t)
+	patched := testutil.Get(patch.Apply(object))(t)
 	return patched
 }
 

@@ -226,15 +226,13 @@ func TestOtherObjectsAreTrimmed(t *testing.T) {
 		v.Await(t.Context())
 
 		accounts, _ := v.Accounts()
-		got, err := accounts.ServiceAccounts("shop").Get("robot")
-		testutil.Must(t, err)
+		got := testutil.Get(accounts.ServiceAccounts("shop").Get("robot"))(t)
 		want := robot.DeepCopy()
 		want.TypeMeta, want.ManagedFields = got.TypeMeta, got.ManagedFields
 		testutil.Check(t, "cached account", want, got)
 		testutil.Check(t, "managedFields of the account, which prove a reference", 1, len(got.ManagedFields))
 		namespaces, _ := v.Namespaces()
-		namespace, err := namespaces.Get("shop")
-		testutil.Must(t, err)
+		namespace := testutil.Get(namespaces.Get("shop"))(t)
 		testutil.Check(t, "cached namespace", &corev1.Namespace{
 			TypeMeta: namespace.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "uid", ResourceVersion: "4"}, Status: terminating,
 		}, namespace)
@@ -300,8 +298,7 @@ func TestObserveRootCA(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			before := tc.given.DeepCopy()
-			got, err := observeRootCA(&tc.given)
-			testutil.Must(t, err)
+			got := testutil.Get(observeRootCA(&tc.given))(t)
 			testutil.Check(t, tc.reason, &tc.want, got)
 			testutil.Check(t, "what was given", before, &tc.given)
 			if again, err := observeRootCA(got); err != nil || again != got {

@@ -218,8 +218,7 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "ABC")
 		parse := func(text []byte) *Bundle {
-			b, err := ParseBundle(text)
-			testutil.Must(t, err)
+			b := testutil.Get(ParseBundle(text))(t)
 			return b
 		}
 		p := c.startWith(parse(many), time.Hour)
@@ -249,11 +248,10 @@ func TestTheFileIsTooLarge(t *testing.T) {
 		first := c.start("A", time.Hour)
 		synctest.Wait()
 		first.stop()
-		huge, err := ParseBundle(append([]byte(c.pem("A")), bytes.Repeat([]byte("#"), maxUnion)...))
-		testutil.Must(t, err)
+		huge := testutil.Get(ParseBundle(append([]byte(c.pem("A")), bytes.Repeat([]byte("#"), maxUnion)...)))(t)
 		p := c.startWith(huge, time.Hour)
 		testutil.Check(t, "published", "A", p.published())
-		_, err = p.Check()
+		_, err := p.Check()
 		want := fmt.Sprintf("the root CA file is too large: %d bytes, want 786432 at most; what was published last stays, "+
 			"remove certificates from the file", len(huge.pem))
 		testutil.Check(t, "readiness", want, fmt.Sprint(err))
@@ -314,8 +312,7 @@ func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 			testutil.Check(t, "requests before the term", map[string]int{}, c.requests())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			time.AfterFunc(time.Second/2, func() {
-				bundle, err := source.Current()
-				testutil.Must(t, err)
+				bundle := testutil.Get(source.Current())(t)
 				testutil.Check(t, "published once it leads", term.published, c.read(bundle.PEM()))
 			})
 			testutil.Must(t, k.Run(ctx))

@@ -99,14 +99,12 @@ func TestRender(t *testing.T) {
 func certificate(t testing.TB, name string) []byte {
 	t.Helper()
 	block, _ := pem.Decode(testkeys.P256())
-	key, err := x509.ParseECPrivateKey(block.Bytes)
-	testutil.Must(t, err)
+	key := testutil.Get(x509.ParseECPrivateKey(block.Bytes))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	testutil.Must(t, err)
+	der := testutil.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
 	return encode("CERTIFICATE", der)
 }
 

@@ -123,8 +123,7 @@ func TestAUnionHoldsTheFileAsItIs(t *testing.T) {
 	for name, end := range map[string]string{"Line": "# the end\n", "NoLine": "# the end"} {
 		t.Run(name, func(t *testing.T) {
 			text := "# ours\n" + a.pem("B") + end
-			file, err := ParseBundle([]byte(text))
-			testutil.Must(t, err)
+			file := testutil.Get(ParseBundle([]byte(text)))(t)
 			now := time.Now()
 			got := plan(file, a.state(t, "A", now), now, time.Hour)
 			testutil.Check(t, "published", strings.TrimSuffix(text, "\n")+"\n"+a.pem("A"), string(got.published.PEM()))

@@ -251,8 +251,7 @@ func TestEnsure(t *testing.T) {
 			}
 			testutil.Check(t, tc.reason+": requests", tc.requests, w.Actions(t))
 			if created {
-				made, err := w.Client.CoreV1().ServiceAccounts("shop").Get(t.Context(), name, metav1.GetOptions{})
-				testutil.Must(t, err)
+				made := testutil.Get(w.Client.CoreV1().ServiceAccounts("shop").Get(t.Context(), name, metav1.GetOptions{}))(t)
 				made.TypeMeta, made.ManagedFields = metav1.TypeMeta{}, nil
 				testutil.Check(t, tc.reason, tc.want, made)
 			}

@@ -30,8 +30,7 @@ func TestTerms(t *testing.T) {
 		references := func(when string, want ...corev1.ObjectReference) {
 			t.Helper()
 			time.Sleep(time.Minute)
-			app, err := w.Client.CoreV1().ServiceAccounts(testNamespace).Get(t.Context(), "app", metav1.GetOptions{})
-			testutil.Must(t, err)
+			app := testutil.Get(w.Client.CoreV1().ServiceAccounts(testNamespace).Get(t.Context(), "app", metav1.GetOptions{}))(t)
 			testutil.Check(t, "references "+when, want, app.Secrets)
 		}
 		w.Start(t, w.Run)()

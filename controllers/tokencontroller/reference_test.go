@@ -310,8 +310,7 @@ func referencingAll(t *testing.T, list string) *corev1.ServiceAccount {
 // applied does as kube-apiserver with a patch of an account.
 func applied(t *testing.T, before *corev1.ServiceAccount, patch []byte) *corev1.ServiceAccount {
 	t.Helper()
-	body, err := jsonpatch.MergePatch([]byte(controllertest.Encoded(t, before)), patch)
-	testutil.Must(t, err)
+	body := testutil.Get(jsonpatch.MergePatch([]byte(controllertest.Encoded(t, before)), patch))(t)
 	after := &corev1.ServiceAccount{}
 	testutil.Must(t, json.Unmarshal(body, after))
 	return after

@@ -143,8 +143,7 @@ func (w *world) syncsSecret(t *testing.T, name, reason string, want ...string) {
 
 func testBundle(t testing.TB) *rootca.Bundle {
 	t.Helper()
-	bundle, err := rootca.ParseBundle([]byte(testCA))
-	testutil.Must(t, err)
+	bundle := testutil.Get(rootca.ParseBundle([]byte(testCA)))(t)
 	return bundle
 }
 

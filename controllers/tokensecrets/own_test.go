@@ -186,8 +186,7 @@ func robot() tokens.Account {
 // legacyToken is a signed legacy token.
 func legacyToken(t testing.TB, account tokens.Account, secret string) string {
 	t.Helper()
-	token, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secret)
-	testutil.Must(t, err)
+	token := testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secret))(t)
 	return token
 }
 

@@ -62,8 +62,7 @@ func TestFor(t *testing.T) {
 		},
 		"Exception": {namespace: "kube-system", account: "default", want: Fields{AutomountServiceAccountToken: new(true)}},
 	}
-	template, err := Parse([]byte(example))
-	testutil.Must(t, err)
+	template := testutil.Get(Parse([]byte(example)))(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

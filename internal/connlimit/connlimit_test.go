@@ -26,8 +26,7 @@ type site struct {
 
 func listen(t *testing.T, limits Limits) site {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Must(t, err)
+	listener := testutil.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	limiter := New(limits)
 	return site{limiter, limiter.Wrap(listener)}
@@ -41,11 +40,9 @@ type pair struct {
 
 func (s site) come(t *testing.T) pair {
 	t.Helper()
-	peer, err := net.Dial("tcp", s.listener.Addr().String())
-	testutil.Must(t, err)
+	peer := testutil.Get(net.Dial("tcp", s.listener.Addr().String()))(t)
 	t.Cleanup(func() { _ = peer.Close() })
-	accepted, err := s.listener.Accept()
-	testutil.Must(t, err)
+	accepted := testutil.Get(s.listener.Accept())(t)
 	conn := accepted.(*Conn)
 	t.Cleanup(func() { _ = conn.Close() })
 	return pair{peer, conn}

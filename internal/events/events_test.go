@@ -63,8 +63,7 @@ func (s *sending) warn(about *corev1.ObjectReference, reason, note string) {
 func (s *sending) received(t *testing.T) []corev1.Event {
 	t.Helper()
 	synctest.Wait()
-	list, err := s.client.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
-	testutil.Must(t, err)
+	list := testutil.Get(s.client.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
 	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return cmp.Compare(a.Message, b.Message) })
 	return list.Items
 }
@@ -90,8 +89,7 @@ func TestEventsReachTheAPI(t *testing.T) {
 		time.Sleep(time.Second)
 		s.Warn(namespace, "FileReloadRefused", "3: is empty")
 
-		host, err := os.Hostname()
-		testutil.Must(t, err)
+		host := testutil.Get(os.Hostname())(t)
 		event := func(after time.Duration, namespace string, about *corev1.ObjectReference, kind, reason, note string) corev1.Event {
 			at := metav1.NewTime(began.Add(after))
 			return corev1.Event{

@@ -157,8 +157,7 @@ func TestFencedWrites(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			base, body := &roundTripper{}, &closing{Reader: strings.NewReader("{}")}
-			request, err := http.NewRequestWithContext(tc.with(t.Context()), tc.method, "https://localhost/", body)
-			testutil.Must(t, err)
+			request := testutil.Get(http.NewRequestWithContext(tc.with(t.Context()), tc.method, "https://localhost/", body))(t)
 			response, err := fencedWrites{base}.RoundTrip(request)
 			if err == nil {
 				response.Body.Close()

@@ -39,8 +39,7 @@ func TestIssue(t *testing.T) {
 			roots.AddCert(ca)
 			_, err = made.Verify(x509.VerifyOptions{Roots: roots, DNSName: "localhost", CurrentTime: start})
 			testutil.Must(t, err)
-			keyPEM, err := KeyPEM(key)
-			testutil.Must(t, err)
+			keyPEM := testutil.Get(KeyPEM(key))(t)
 			_, err = tls.X509KeyPair(CertPEM(made), keyPEM)
 			testutil.Must(t, err)
 			if made.SerialNumber.Cmp(ca.SerialNumber) == 0 {

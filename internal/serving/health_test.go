@@ -132,16 +132,14 @@ clusters: [{name: c, cluster: {server: %q}}]
 contexts: [{name: c, context: {cluster: c}}]
 current-context: c
 `, api.URL)))
-	server, err := New(*config)
-	testutil.Must(t, err)
+	server := testutil.Get(New(*config))(t)
 	stop := testutil.Start(t, func(ctx context.Context) error { return server.Run(klog.NewContext(ctx, klog.Logger{})) })
 	c := client(t, func(*http.Transport) {})
 	if got := get(t, c, urlOf(server, "/livez")); got.status != http.StatusOK {
 		t.Errorf("/livez answers %d: %s", got.status, got.body)
 	}
 	asked, cancel := context.WithCancel(t.Context())
-	request, err := http.NewRequestWithContext(asked, http.MethodGet, urlOf(server, "/metrics"), http.NoBody)
-	testutil.Must(t, err)
+	request := testutil.Get(http.NewRequestWithContext(asked, http.MethodGet, urlOf(server, "/metrics"), http.NoBody))(t)
 	request.Header.Set("Authorization", "Bearer unknown")
 	answered := make(chan error, 1)
 	go func() {
@@ -181,14 +179,12 @@ func keptCert(t *testing.T, dir string) (string, error) {
 func TestKeptCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, err := keptCert(t, dir)
-	testutil.Must(t, err)
+	first := testutil.Get(keptCert(t, dir))(t)
 	if again, err := keptCert(t, dir); err != nil || again != first {
 		t.Errorf("the certificate of the first start is not found again: %v", err)
 	}
 	var files []string
-	entries, err := os.ReadDir(dir)
-	testutil.Must(t, err)
+	entries := testutil.Get(os.ReadDir(dir))(t)
 	for _, entry := range entries {
 		files = append(files, entry.Name())
 	}
@@ -196,14 +192,12 @@ func TestKeptCertificate(t *testing.T) {
 	// The user may have moved one of them on purpose, or a process was killed between the two files.
 	for moved, stays := range map[string]string{".key": ".crt", ".crt": ".key"} {
 		path := filepath.Join(dir, "sa-controller-manager")
-		kept, err := os.ReadFile(path + stays)
-		testutil.Must(t, err)
+		kept := testutil.Get(os.ReadFile(path + stays))(t)
 		testutil.Must(t, os.Rename(path+moved, path+".moved"))
 		if _, err := keptCert(t, dir); err == nil || !strings.Contains(err.Error(), "--cert-dir") || !strings.Contains(err.Error(), path+moved) {
 			t.Errorf("without %s: %v", moved, err)
 		}
-		now, err := os.ReadFile(path + stays)
-		testutil.Must(t, err)
+		now := testutil.Get(os.ReadFile(path + stays))(t)
 		testutil.Check(t, stays, string(kept), string(now))
 		testutil.Must(t, os.Rename(path+".moved", path+moved))
 	}

@@ -27,8 +27,7 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 // defaults are those of the flags, with a free port of the loopback address.
 func defaults(t *testing.T) *Config {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Must(t, err)
+	listener := testutil.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c := &Config{
 		Name: "sa-controller-manager", Version: "v1.2.3", Profiling: true,
 		Serving:        options.SecureServingOptions{BindAddress: net.IPv4zero, Listener: listener},
@@ -47,8 +46,7 @@ func serve(t *testing.T, live []Check, changes ...func(*Config)) (server *Server
 	for _, change := range changes {
 		change(o)
 	}
-	server, err := New(*o)
-	testutil.Must(t, err)
+	server := testutil.Get(New(*o))(t)
 	return server, testutil.Start(t, func(ctx context.Context) error { return server.Run(klog.NewContext(ctx, klog.Logger{})) })
 }
 
@@ -78,11 +76,9 @@ type reply struct {
 
 func get(t *testing.T, c *http.Client, url string) reply {
 	t.Helper()
-	answer, err := c.Get(url)
-	testutil.Must(t, err)
+	answer := testutil.Get(c.Get(url))(t)
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	testutil.Must(t, err)
+	body := testutil.Get(io.ReadAll(answer.Body))(t)
 	return reply{status: answer.StatusCode, proto: answer.Proto, body: string(body)}
 }
 
@@ -172,11 +168,10 @@ func TestServerWithoutHTTP2(t *testing.T) {
 func TestServerDoesNotAwaitIdleConnections(t *testing.T) {
 	t.Parallel()
 	server, stop := serve(t, nil)
-	conn, err := tls.Dial("tcp", addr(server), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	testutil.Must(t, err)
+	conn := testutil.Get(tls.Dial("tcp", addr(server), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	const emptySettings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-	_, err = conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + emptySettings))
+	_, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + emptySettings))
 	testutil.Must(t, err)
 	_, err = conn.Read(make([]byte, 1)) // of the server's settings
 	testutil.Must(t, err)
@@ -222,8 +217,7 @@ func refused(t *testing.T, server *Server) {
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Must(t, err)
+	taken := testutil.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { taken.Close() })
 	config := *defaults(t)
 	testutil.Must(t, config.Serving.Listener.Close())
@@ -236,16 +230,14 @@ func TestNew(t *testing.T) {
 		}
 	})
 	t.Run("Off", func(t *testing.T) {
-		server, err := New(Config{})
-		testutil.Must(t, err)
+		server := testutil.Get(New(Config{}))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		testutil.CheckError(t, "Run", "", server.Run(ctx))
 	})
 	t.Run("PortFree", func(t *testing.T) {
 		taken.Close()
-		server, err := New(config)
-		testutil.Must(t, err)
+		server := testutil.Get(New(config))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		testutil.CheckError(t, "Run", "", server.Run(ctx))

@@ -132,8 +132,7 @@ func TestWatchThatIsNotReplaced(t *testing.T) {
 	defer stop()
 	open := func() *http.Response {
 		backend := &server{status: http.StatusOK, pipe: emptyBody()}
-		response, err := tracker.Wrap(backend).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, streaming, http.NoBody))
-		testutil.Must(t, err)
+		response := testutil.Get(tracker.Wrap(backend).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, streaming, http.NoBody)))(t)
 		return response
 	}
 	open().Body.Close()

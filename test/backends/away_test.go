@@ -347,8 +347,7 @@ func TestOneTokenHasTwoNames(t *testing.T) {
 	library, attempts := counting(t, "")
 	link := filepath.Join(t.TempDir(), "link.so")
 	testutil.Must(t, os.Symlink(library, link))
-	list, err := exec.CommandContext(t.Context(), "pkcs11-tool", "--module", module, "--list-token-slots").Output()
-	testutil.Must(t, err)
+	list := testutil.Get(exec.CommandContext(t.Context(), "pkcs11-tool", "--module", module, "--list-token-slots").Output())(t)
 	serial := regexp.MustCompile(`(?s)token label +: ` + hsm.label + `\n.*?serial num +: (\w+)`).FindStringSubmatch(string(list))
 	if serial == nil {
 		t.Fatalf("no serial number of %s in %s", hsm.label, list)

@@ -144,8 +144,7 @@ func (s *signer) connect(t *testing.T, name string) *signertest.Remote {
 
 func connect(t *testing.T, path string) *signertest.Remote {
 	t.Helper()
-	remote, err := signertest.Connect(path)
-	testutil.Must(t, err)
+	remote := testutil.Get(signertest.Connect(path))(t)
 	t.Cleanup(func() { _ = remote.Close() })
 	return remote
 }
@@ -165,8 +164,7 @@ func write(t *testing.T, path, content string) string {
 
 func newVault(t *testing.T) *vault.Vault {
 	t.Helper()
-	v, err := vault.Start(t.Context(), t.TempDir())
-	testutil.Must(t, err)
+	v := testutil.Get(vault.Start(t.Context(), t.TempDir()))(t)
 	t.Cleanup(v.Stop)
 	return v
 }

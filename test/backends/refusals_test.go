@@ -39,8 +39,7 @@ func TestRefusals(t *testing.T) {
 	}
 	wordy := newKMS(t)
 	wordy.refusal = kmsError{"AccessDeniedException", "begins " + strings.Repeat("and goes on ", 1<<16)}
-	decrypts, err := rsa.GenerateKey(rand.Reader, 2048)
-	testutil.Must(t, err)
+	decrypts := testutil.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	cloud.keys["decrypts"], cloud.usages["decrypts"] = decrypts, "ENCRYPT_DECRYPT"
 
 	wrong := write(t, filepath.Join(t.TempDir(), "wrong"), "wrong")

@@ -43,8 +43,7 @@ var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 func pageOf(t *testing.T, rows []audit.Row) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "page.html")
-	file, err := os.Create(path)
-	testutil.Must(t, err)
+	file := testutil.Get(os.Create(path))(t)
 	printer := audit.NewPrinter(file, "html", now)
 	audit.Sort(rows, "findings")
 	testutil.Must(t, printer.Rows(rows))
@@ -154,8 +153,7 @@ func TestFilters(t *testing.T) {
 // the same markup runs, and is fetched: the test above would see both.
 func TestPolicy(t *testing.T) {
 	path := strings.TrimPrefix(pageOf(t, few()), "file://")
-	data, err := os.ReadFile(path)
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile(path))(t)
 	broken := strings.Replace(string(data), "<h1>", hostile+"<h1>", 1)
 	for name, tc := range map[string]struct {
 		page    string
@@ -182,8 +180,7 @@ func TestPolicy(t *testing.T) {
 func TestForm(t *testing.T) {
 	url := pageOf(t, few())
 	path := strings.TrimPrefix(url, "file://")
-	data, err := os.ReadFile(path)
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile(path))(t)
 	const choice = `<script>document.forms[0].elements.finding.value = "unused"; ` +
 		`document.forms[0].dispatchEvent(new Event("input"))</script></body>`
 	testutil.Must(t, os.WriteFile(path, []byte(strings.Replace(policy.ReplaceAllString(string(data), ""), "</body>", choice, 1)), 0o600))
@@ -206,13 +203,11 @@ func TestScreenshot(t *testing.T) {
 		rows[i].Findings = append(rows[i].Findings, audit.Unmounted)
 	}
 	newBrowser(t).open(t, pageOf(t, rows), "--screenshot="+path, "--window-size=1300,900", "--hide-scrollbars")
-	file, err := os.Open(path)
-	testutil.Must(t, err)
+	file := testutil.Get(os.Open(path))(t)
 	picture, err := png.Decode(file)
 	testutil.Must(t, errors.Join(err, file.Close()))
 	small := image.NewPaletted(picture.Bounds(), palette.Plan9) // a third of the size
 	draw.Draw(small, small.Bounds(), picture, image.Point{}, draw.Src)
-	file, err = os.Create(path)
-	testutil.Must(t, err)
+	file = testutil.Get(os.Create(path))(t)
 	testutil.Must(t, errors.Join(png.Encode(file, small), file.Close()))
 }

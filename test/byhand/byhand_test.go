@@ -77,8 +77,7 @@ type step struct {
 // readPage reads the fenced blocks of a Markdown page.
 func readPage(t *testing.T, path string) []step {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	testutil.Must(t, err)
+	content := testutil.Get(os.ReadFile(path))(t)
 	var steps []step
 	language, block := "", ""
 	for line := range strings.Lines(string(content)) {

@@ -39,8 +39,7 @@ func TestDoctor(t *testing.T) {
 	}})
 	kubeconfig, _, err := cluster.Identity(rbacUser)
 	testutil.Must(t, err)
-	permissions, err := filepath.Abs("../../manifests/permissions")
-	testutil.Must(t, err)
+	permissions := testutil.Get(filepath.Abs("../../manifests/permissions"))(t)
 	shell := newShell(t, cluster)
 	shell.must(t, "kubectl apply -k "+permissions, "kubectl apply -k "+permissions+"/completion", "kubectl create namespace shop")
 	flags := append(webhookFlags(t), "--kubeconfig="+kubeconfig, "--leader-elect=true", "--root-ca-file="+cluster.CAFile(),
@@ -180,8 +179,7 @@ func kubectlCommand(t *testing.T, shell *shell) string {
 // webhookFlags register a webhook on a port on which nothing listens now.
 func webhookFlags(t *testing.T) []string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Must(t, err)
+	listener := testutil.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	return []string{"--webhook-port=" + port, "--webhook-registration=url", "--webhook-drain-delay=0s", "--token-secrets=manual"}
@@ -197,8 +195,7 @@ func startManager(t *testing.T, cluster *testcluster.ControlPlane, flags []strin
 
 func runManager(t *testing.T, cluster *testcluster.ControlPlane, flags []string) *devcluster.Manager {
 	t.Helper()
-	manager, err := testcluster.Binary(t).StartManager(cluster.Cluster, flags...)
-	testutil.Must(t, err)
+	manager := testutil.Get(testcluster.Binary(t).StartManager(cluster.Cluster, flags...))(t)
 	return manager
 }
 
@@ -208,8 +205,7 @@ func createPod(t *testing.T, cluster *testcluster.ControlPlane) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx"}}},
 	}
-	pod, err := cluster.API.CoreV1().Pods("default").Create(testcluster.Context(t), pod, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	pod := testutil.Get(cluster.API.CoreV1().Pods("default").Create(testcluster.Context(t), pod, metav1.CreateOptions{}))(t)
 	return pod
 }
 

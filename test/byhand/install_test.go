@@ -34,8 +34,7 @@ cat ca.crt >>`+c.ClientCAFile()+` && cat `+c.CAFile()+` >>ca.crt && cp `+c.Signi
 	})
 	s := newShell(t, cluster)
 	s.dir = dir
-	root, err := filepath.Abs("../..")
-	testutil.Must(t, err)
+	root := testutil.Get(filepath.Abs("../.."))(t)
 	testutil.Must(t, prepare(dir, "mkdir bin; ln -s "+testcluster.Binary(t).Path+" bin/sa-controller-manager; "+
 		"ln -s bin/sa-controller-manager new; ln -s "+filepath.Join(root, "manifests")+" manifests"))
 	here := strings.NewReplacer(
@@ -94,8 +93,7 @@ func prepare(dir, script string) error {
 // blockOf returns the block of commands of a page that begins with a text.
 func blockOf(t *testing.T, page, begins string) string {
 	t.Helper()
-	content, err := os.ReadFile(page)
-	testutil.Must(t, err)
+	content := testutil.Get(os.ReadFile(page))(t)
 	for _, block := range regexp.MustCompile("(?s)```sh test\\n(.*?\\n) *```\\n").FindAllStringSubmatch(string(content), -1) {
 		if strings.HasPrefix(strings.TrimSpace(block[1]), begins) {
 			return block[1]
@@ -131,8 +129,7 @@ func TestRBAC(t *testing.T) {
 	}})
 	kubeconfig, _, err := cluster.Identity(rbacUser)
 	testutil.Must(t, err)
-	page, err := filepath.Abs("../../manifests/permissions")
-	testutil.Must(t, err)
+	page := testutil.Get(filepath.Abs("../../manifests/permissions"))(t)
 	shell := newShell(t, cluster)
 	shell.must(t, "kubectl apply -k "+page, "kubectl apply -k "+page+"/options", "kubectl apply -k "+page+"/token-secrets")
 	// One unused legacy token to mark and one to delete.
@@ -208,8 +205,7 @@ set +eux`
 func TestVerify(t *testing.T) {
 	await.Long(t)
 	t.Parallel()
-	root, err := filepath.Abs("../..")
-	testutil.Must(t, err)
+	root := testutil.Get(filepath.Abs("../.."))(t)
 	reader := shell{dir: t.TempDir(), timeout: 35 * time.Minute, environment: append(os.Environ(),
 		"root="+root, "repository="+filepath.Join(t.TempDir(), "repository"), "MAKEFLAGS=", "MAKELEVEL=")}
 	var page []string

@@ -27,8 +27,7 @@ func TestManagerStopFindsARace(t *testing.T) {
 
 func startScript(t *testing.T, script string) *Manager {
 	t.Helper()
-	process, err := (*host)(nil).start("script", "/bin/sh", t.TempDir(), []string{"-c", script}, nil, nil)
-	testutil.Must(t, err)
+	process := testutil.Get((*host)(nil).start("script", "/bin/sh", t.TempDir(), []string{"-c", script}, nil, nil))(t)
 	m := &Manager{process: process}
 	t.Cleanup(func() { _, _ = m.Kill() }) // a race was reported by Stop
 	testutil.Must(t, m.AwaitLog(t.Context(), "up"))

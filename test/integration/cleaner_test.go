@@ -168,8 +168,7 @@ func today(t *testing.T) string {
 // marks returns the invalid-since dates of the Secrets of a namespace, by name.
 func marks(t *testing.T, c *testcluster.ControlPlane, namespace string) map[string]string {
 	t.Helper()
-	list, err := c.API.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
-	testutil.Must(t, err)
+	list := testutil.Get(c.API.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{}))(t)
 	found := map[string]string{}
 	for _, secret := range list.Items {
 		found[secret.Name] = secret.Labels[invalidSinceLabel]

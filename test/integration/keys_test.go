@@ -95,20 +95,17 @@ func provesAtAnyTime(t *testing.T, c *testcluster.ControlPlane) {
 // clientAt has no connection that outlives a request, and takes certificates as they are at a time.
 func clientAt(t *testing.T, config *rest.Config, now time.Time) kubernetes.Interface {
 	t.Helper()
-	trust, err := rest.TLSConfigFor(config)
-	testutil.Must(t, err)
+	trust := testutil.Get(rest.TLSConfigFor(config))(t)
 	trust.Time = func() time.Time { return now }
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true}}
-	api, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: config.Host}, client)
-	testutil.Must(t, err)
+	api := testutil.Get(kubernetes.NewForConfigAndClient(&rest.Config{Host: config.Host}, client))(t)
 	return api
 }
 
 // get reads a path that is no resource.
 func get(t *testing.T, c *testcluster.ControlPlane, path string) []byte {
 	t.Helper()
-	body, err := c.API.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
-	testutil.Must(t, err)
+	body := testutil.Get(c.API.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context()))(t)
 	return body
 }
 
@@ -141,10 +138,8 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 		URI string `json:"jwks_uri"`
 	}
 	testutil.Must(t, json.Unmarshal(document, &discovery))
-	public, err := signing.ParseJWKS([]byte(ours))
-	testutil.Must(t, err)
-	got, err := signing.MarshalDiscovery(c.Issuer(), public)
-	testutil.Must(t, err)
+	public := testutil.Get(signing.ParseJWKS([]byte(ours)))(t)
+	got := testutil.Get(signing.MarshalDiscovery(c.Issuer(), public))(t)
 	theirs = []byte(strings.Replace(string(document), discovery.URI, c.Issuer()+signing.JWKSPath, 1))
 	testutil.Check(t, "the discovery documents", string(theirs), string(got))
 
@@ -164,8 +159,7 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 // byte of a secret.
 func TestCanaryWalk(t *testing.T) {
 	c := testcluster.Shared(t)
-	port, err := devcluster.FreePort()
-	testutil.Must(t, err)
+	port := testutil.Get(devcluster.FreePort())(t)
 	key, socket := testcluster.NewKeyFile(t, c.SigningKeyFile()), filepath.Join(testcluster.Dir(), "walk.sock")
 	m := c.Manage(t, append(c.VerifyKeyFlags(), "--profiling", "--contention-profiling", key.Flag(),
 		"--external-signer-socket="+socket, "--webhook-port="+strconv.Itoa(port))...)
@@ -218,8 +212,7 @@ func TestCanaryWalk(t *testing.T) {
 // walkSigner requests signatures that the signer must refuse.
 func walkSigner(t *testing.T, socket, issuer string) {
 	t.Helper()
-	remote, err := signertest.Connect(socket)
-	testutil.Must(t, err)
+	remote := testutil.Get(signertest.Connect(socket))(t)
 	defer func() { _ = remote.Close() }()
 	payload := func(claims string) string { return base64.RawURLEncoding.EncodeToString([]byte(claims)) }
 	for _, asked := range []string{
@@ -238,8 +231,7 @@ func walkSigner(t *testing.T, socket, issuer string) {
 // where a name belongs: the answer names an account that does not exist.
 func walkWebhook(t *testing.T, port int, token string) {
 	t.Helper()
-	quoted, err := json.Marshal(token)
-	testutil.Must(t, err)
+	quoted := testutil.Get(json.Marshal(token))(t)
 	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",` +
 		`"operation":"CREATE","namespace":"default","name":%[1]s,` +
 		`"resource":{"version":"v1","resource":"pods"},"kind":{"version":"v1","kind":"Pod"},"object":%[2]s}}`
@@ -257,17 +249,13 @@ func walkWebhook(t *testing.T, port int, token string) {
 
 func post(t *testing.T, url, body string) string {
 	t.Helper()
-	tlsConfig, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
-	testutil.Must(t, err)
+	tlsConfig := testutil.Get(rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}))(t)
 	transport := &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}
-	request, err := http.NewRequestWithContext(testcluster.Context(t), http.MethodPost, url, strings.NewReader(body))
-	testutil.Must(t, err)
+	request := testutil.Get(http.NewRequestWithContext(testcluster.Context(t), http.MethodPost, url, strings.NewReader(body)))(t)
 	request.Header.Set("Content-Type", "application/json")
-	response, err := transport.RoundTrip(request)
-	testutil.Must(t, err)
+	response := testutil.Get(transport.RoundTrip(request))(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	testutil.Must(t, err)
+	text := testutil.Get(io.ReadAll(response.Body))(t)
 	return fmt.Sprint(response.Header, string(text))
 }
 

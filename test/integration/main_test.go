@@ -92,8 +92,7 @@ func resourceVersions(t *testing.T, c *testcluster.ControlPlane, namespace strin
 	for _, secret := range c.AwaitSecrets(t, namespace, func([]*corev1.Secret) error { return nil }) {
 		versions["secret "+secret.Name] = secret.ResourceVersion
 	}
-	accounts, err := c.API.CoreV1().ServiceAccounts(namespace).List(t.Context(), metav1.ListOptions{})
-	testutil.Must(t, err)
+	accounts := testutil.Get(c.API.CoreV1().ServiceAccounts(namespace).List(t.Context(), metav1.ListOptions{}))(t)
 	for _, account := range accounts.Items {
 		versions["account "+account.Name] = account.ResourceVersion
 	}
@@ -104,8 +103,7 @@ func resourceVersions(t *testing.T, c *testcluster.ControlPlane, namespace strin
 // lists and watches, which the tests send too.
 func countRequests(t *testing.T, c *testcluster.ControlPlane) map[string]float64 {
 	t.Helper()
-	metrics, err := c.APIServerMetrics(t.Context())
-	testutil.Must(t, err)
+	metrics := testutil.Get(c.APIServerMetrics(t.Context()))(t)
 	counts := map[string]float64{}
 	for _, resource := range []string{"secrets", "serviceaccounts", "events"} {
 		for _, verb := range []string{"GET", "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"} {
@@ -130,20 +128,17 @@ contexts: [{name: c, context: {cluster: c}}]
 `+current))
 	}
 	kubeconfig := changed("current-context: c") // where nothing listens
-	ca, err := devcluster.NewAuthority("serving")
-	testutil.Must(t, err)
+	ca := testutil.Get(devcluster.NewAuthority("serving"))(t)
 	cert, key, err := ca.Server("other.example")
 	testutil.Must(t, err)
 	certFile, keyFile := testutil.WriteFile(t, "a.crt", cert), testutil.WriteFile(t, "a.key", key)
 	otherKey := testutil.WriteFile(t, "other.key", testkeys.P256())
 	half := filepath.Dir(testutil.WriteFile(t, "sa-controller-manager.key", key))
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Must(t, err)
+	taken := testutil.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
 	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
 	socket := filepath.Join(dir, "signer.sock")
-	signer, err := net.Listen("unix", socket)
-	testutil.Must(t, err)
+	signer := testutil.Get(net.Listen("unix", socket))(t)
 	defer func() { _ = signer.Close() }()
 
 	// By message; in the page's messages ... stands for anything.

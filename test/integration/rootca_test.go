@@ -115,8 +115,7 @@ func TestRootCAExchange(t *testing.T) {
 
 func newRoot(t *testing.T) *devcluster.Authority {
 	t.Helper()
-	ca, err := devcluster.NewAuthority("root")
-	testutil.Must(t, err)
+	ca := testutil.Get(devcluster.NewAuthority("root"))(t)
 	return ca
 }
 

@@ -160,8 +160,7 @@ func userConfig(t *testing.T, c *testcluster.ControlPlane, user string) *rest.Co
 // unknownCACertificate returns a client certificate of an unknown CA for system:masters.
 func unknownCACertificate(t *testing.T) *rest.Config {
 	t.Helper()
-	ca, err := devcluster.NewAuthority("unknown")
-	testutil.Must(t, err)
+	ca := testutil.Get(devcluster.NewAuthority("unknown"))(t)
 	cert, key, err := ca.Client("unknown-ca", "system:masters")
 	testutil.Must(t, err)
 	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key}}

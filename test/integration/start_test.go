@@ -81,10 +81,8 @@ func TestSignerNeedsNoKubeconfig(t *testing.T) {
 // TestEveryFlagOfKubeControllerManagerIsKnown asks the real binary. docs/flags.md lists every flag: those
 // that act and those that do not.
 func TestEveryFlagOfKubeControllerManagerIsKnown(t *testing.T) {
-	path, err := devcluster.ControlPlaneBinary("kube-controller-manager")
-	testutil.Must(t, err)
-	help, err := exec.CommandContext(t.Context(), path, "--help").Output()
-	testutil.Must(t, err)
+	path := testutil.Get(devcluster.ControlPlaneBinary("kube-controller-manager"))(t)
+	help := testutil.Get(exec.CommandContext(t.Context(), path, "--help").Output())(t)
 	page := string(testcluster.ReadFile(t, "../../docs/flags.md"))
 	// These need a feature gate there and are hidden here, with an answer that says so.
 	alpha := regexp.MustCompile("^log-(text|json)-(split-stream|info-buffer-size)$")
@@ -192,8 +190,7 @@ func TestElsewhere(t *testing.T) {
 func pluginHome(t *testing.T, c *testcluster.ControlPlane) (home string, environment []string) {
 	t.Helper()
 	home = t.TempDir()
-	sources, err := filepath.Abs("../../cmd/kubectl-sa_tokens")
-	testutil.Must(t, err)
+	sources := testutil.Get(filepath.Abs("../../cmd/kubectl-sa_tokens"))(t)
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", home, ".")
 	build.Dir = sources
 	if output, err := build.CombinedOutput(); err != nil {
@@ -207,8 +204,7 @@ func pluginHome(t *testing.T, c *testcluster.ControlPlane) (home string, environ
 	testutil.Must(t, os.Symlink(kubectl, filepath.Join(home, "kubectl")))
 	testutil.Must(t, os.Symlink(filepath.Join(sources, "kubectl_complete-sa_tokens"), filepath.Join(home, "kubectl_complete-sa_tokens")))
 
-	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
-	testutil.Must(t, err)
+	config := testutil.Get(clientcmd.LoadFromFile(c.Kubeconfig()))(t)
 	config.Contexts["real"] = config.Contexts[config.CurrentContext]
 	config.Clusters["nowhere"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
 	config.Contexts["nowhere"] = &clientcmdapi.Context{Cluster: "nowhere"}

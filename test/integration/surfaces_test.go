@@ -216,8 +216,7 @@ func newSurfaces(t *testing.T) *surfaces {
 	s.kubectl(t, "", "create", "namespace", "shop")
 	kubeconfig, _, err := s.Identity(manifests.User)
 	testutil.Must(t, err)
-	port, err := devcluster.FreePort()
-	testutil.Must(t, err)
+	port := testutil.Get(devcluster.FreePort())(t)
 	s.flags = []string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=true", "--leader-elect-lease-duration=3m", "--leader-elect-renew-deadline=2m",
 		"--token-secrets=manual", "--service-account-private-key-file=", "--service-account-key-ring=" + s.ring,
@@ -243,8 +242,7 @@ func (s *surfaces) trust(t *testing.T, ca string) {
 
 func (s *surfaces) permit(t *testing.T) {
 	t.Helper()
-	permissions, err := filepath.Abs("../../manifests/permissions")
-	testutil.Must(t, err)
+	permissions := testutil.Get(filepath.Abs("../../manifests/permissions"))(t)
 	s.kubectl(t, "", "apply", "-k", permissions)
 	for _, more := range []string{"/completion", "/token-secrets"} { // a ring re-issues token Secrets
 		s.kubectl(t, "", "apply", "-k", permissions+more)
@@ -378,13 +376,11 @@ func (s *surfaces) awaitAlert(t *testing.T, alert, series string, value, before 
 func (s *surfaces) value(t *testing.T, series string) (sum float64) {
 	t.Helper()
 	for _, path := range []string{"/metrics", "/metrics/slis"} {
-		text, err := s.m.Get(t.Context(), path)
-		testutil.Must(t, err)
+		text := testutil.Get(s.m.Get(t.Context(), path))(t)
 		name, labels, _ := strings.Cut(series, "{")
 		pattern := "(?m)^" + name + `\{[^}]*` + regexp.QuoteMeta(strings.TrimSuffix(labels, "}")) + `[^}]*\} (\S+)$`
 		for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
-			one, err := strconv.ParseFloat(match[1], 64)
-			testutil.Must(t, err)
+			one := testutil.Get(strconv.ParseFloat(match[1], 64))(t)
 			sum += one
 		}
 	}
@@ -396,8 +392,7 @@ func (s *surfaces) awaitRefusal(t *testing.T) {
 	t.Helper()
 	config := s.Config()
 	config.Impersonate.UserName, config.Impersonate.Groups = manifests.User, []string{"system:masters"}
-	us, err := kubernetes.NewForConfig(config)
-	testutil.Must(t, err)
+	us := testutil.Get(kubernetes.NewForConfig(config))(t)
 	testcluster.Poll(t, "await the policy", func() error {
 		probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
 		_, err := us.CoreV1().ServiceAccounts("shop").Create(t.Context(), probe, metav1.CreateOptions{DryRun: []string{"All"}})

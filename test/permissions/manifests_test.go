@@ -33,8 +33,7 @@ import (
 // the fly, and what is rendered. That the binary applies its own is another test's.
 func TestKubeAPIServerTakesTheManifests(t *testing.T) {
 	w := &world{testcluster.Shared(t)}
-	root, err := filepath.Abs("../../manifests")
-	testutil.Must(t, err)
+	root := testutil.Get(filepath.Abs("../../manifests"))(t)
 	w.kubectl(t, "apply", "--server-side", "-f", in(root, "overlays/deployment/namespace.yaml"))
 	cases := map[string][]string{
 		"Permissions":        {"-k", in(root, "permissions")},
@@ -80,8 +79,7 @@ func (w *world) kubectl(t *testing.T, args ...string) string {
 func TestDefaultAccountTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	root, err := filepath.Abs("../../manifests/policies/default-account-tokens")
-	testutil.Must(t, err)
+	root := testutil.Get(filepath.Abs("../../manifests/policies/default-account-tokens"))(t)
 	w.kubectl(t, "apply", "-k", root)
 	create := func(ctx context.Context, namespace, account, volume string) error {
 		pod := registration.TrialPod()
@@ -132,8 +130,7 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	roles, client := w.API.RbacV1().ClusterRoles(), w.API.RbacV1()
 	get := func(name string) *rbacv1.ClusterRole {
 		t.Helper()
-		role, err := roles.Get(t.Context(), "system:sa-controller-manager:"+name, metav1.GetOptions{})
-		testutil.Must(t, err)
+		role := testutil.Get(roles.Get(t.Context(), "system:sa-controller-manager:"+name, metav1.GetOptions{}))(t)
 		return role
 	}
 	apply()
@@ -150,8 +147,7 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	}
 	const gone, moved = "system:sa-controller-manager:leader-election", "system:sa-controller-manager:secure-serving"
 	testutil.Must(t, client.Roles("kube-system").Delete(t.Context(), gone, metav1.DeleteOptions{}))
-	binding, err := client.ClusterRoleBindings().Get(t.Context(), moved, metav1.GetOptions{})
-	testutil.Must(t, err)
+	binding := testutil.Get(client.ClusterRoleBindings().Get(t.Context(), moved, metav1.GetOptions{}))(t)
 	binding.Subjects[0].Name = "other"
 	if _, err := client.ClusterRoleBindings().Update(t.Context(), binding, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -178,8 +174,7 @@ func TestRenderedAccount(t *testing.T) {
 	testutil.Must(t, err)
 	var objects []string
 	for _, file := range []string{"rendered/deployment.yaml", "chart/files/deployment-token-secrets.yaml"} {
-		data, err := os.ReadFile(in(root, file))
-		testutil.Must(t, err)
+		data := testutil.Get(os.ReadFile(in(root, file)))(t)
 		for object := range strings.SplitSeq(string(data), "\n---\n") {
 			if strings.Contains(object, "\nkind: Namespace\n") || strings.Contains(object, "apiVersion: rbac.authorization.k8s.io/v1\n") ||
 				strings.Contains(object, "\nkind: Secret\n") {
@@ -210,8 +205,7 @@ func TestReissue(t *testing.T) {
 	testutil.Must(t, os.WriteFile(next, testkeys.P256(), 0o600))
 	w := newWorld(t, next)
 	path := filepath.Join(t.TempDir(), "ring.json")
-	initial, err := signing.ParsePrivateKey(testcluster.ReadFile(t, w.SigningKeyFile()))
-	testutil.Must(t, err)
+	initial := testutil.Get(signing.ParsePrivateKey(testcluster.ReadFile(t, w.SigningKeyFile())))(t)
 	second := ring.KeyOf(testkeys.Parse(testkeys.P256()))
 	testutil.Must(t, ring.At(path).Init(initial, nil, &second, time.Now()))
 	rules := rulesOf(t, "--controllers=serviceaccount,serviceaccount-token", "--service-account-key-ring=ring.json",

@@ -141,8 +141,7 @@ func (w *world) identity(t *testing.T, user string) *identity {
 	t.Helper()
 	kubeconfig, config, err := w.Identity(user)
 	testutil.Must(t, err)
-	client, err := kubernetes.NewForConfig(config)
-	testutil.Must(t, err)
+	client := testutil.Get(kubernetes.NewForConfig(config))(t)
 	return &identity{w, user, kubeconfig, client}
 }
 
@@ -151,8 +150,7 @@ func rulesOf(t *testing.T, flags ...string) []permissions.Rule {
 	t.Helper()
 	o, _, err := secureport.Parse(flags)
 	testutil.Must(t, err)
-	rules, err := permissions.Rules(o)
-	testutil.Must(t, err)
+	rules := testutil.Get(permissions.Rules(o))(t)
 	return rules
 }
 
@@ -193,10 +191,9 @@ func (i *identity) apply(t *testing.T, rules []permissions.Rule) {
 	t.Helper()
 	own := func(text string) string { return strings.ReplaceAll(text, manifests.User, i.user) }
 	for _, object := range permissions.Grant(rules, permissions.Accesses(rules)) {
-		data, err := json.Marshal(object)
-		testutil.Must(t, err)
+		data := testutil.Get(json.Marshal(object))(t)
 		named, kind := object.(metav1.Object), strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)+"s"
-		err = i.world.API.RbacV1().RESTClient().Patch(types.ApplyPatchType).NamespaceIfScoped(named.GetNamespace(), named.GetNamespace() != "").
+		err := i.world.API.RbacV1().RESTClient().Patch(types.ApplyPatchType).NamespaceIfScoped(named.GetNamespace(), named.GetNamespace() != "").
 			Resource(kind).Name(own(named.GetName())).Param("fieldManager", "test").Param("force",
 			"true").Body([]byte(own(string(data)))).Do(t.Context()).Error()
 		testutil.Must(t, err)

@@ -62,8 +62,7 @@ func (c *cluster) limits(t *testing.T, namespace, patch string) {
 func (c *cluster) completes(t *testing.T) {
 	t.Helper()
 	c.skipsOlder(t)
-	objects, err := manifests.Completion()
-	testutil.Must(t, err)
+	objects := testutil.Get(manifests.Completion())(t)
 	c.apply(t, objects)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
@@ -75,8 +74,7 @@ func (c *cluster) completes(t *testing.T) {
 
 func (c *cluster) skipsOlder(t *testing.T) {
 	t.Helper()
-	minor, err := devcluster.APIServerMinor(t.Context())
-	testutil.Must(t, err)
+	minor := testutil.Get(devcluster.APIServerMinor(t.Context()))(t)
 	if minor < 36 {
 		t.Skipf("kube-apiserver v1.%d has no MutatingAdmissionPolicy", minor)
 	}
@@ -117,8 +115,7 @@ func (c *cluster) evaluations(t *testing.T) float64 {
 // checks counts the evaluations of the policy that ended so.
 func (c *cluster) checks(t *testing.T, errorType string) float64 {
 	t.Helper()
-	metrics, err := c.APIServerMetrics(t.Context())
-	testutil.Must(t, err)
+	metrics := testutil.Get(c.APIServerMetrics(t.Context()))(t)
 	return metrics.Sum("apiserver_mutating_admission_policy_check_total",
 		devcluster.Labels{"policy": podpolicy.CompletionName, "error_type": errorType})
 }
@@ -314,8 +311,7 @@ func (c *cluster) outcome(t *testing.T, way, namespace string, pod odd) (o outco
 		o.Message = volumeSuffix.ReplaceAllString(text, "VOLUME")
 		return o
 	}
-	raw, err := result.Raw()
-	testutil.Must(t, err)
+	raw := testutil.Get(result.Raw())(t)
 	raw = requestTime.ReplaceAll(volumeSuffix.ReplaceAll(raw, []byte("VOLUME")), []byte(`"time":""`))
 	testutil.Must(t, json.Unmarshal(raw, &o.Pod))
 	delete(o.Pod, "status") // it has times
@@ -422,8 +418,7 @@ func ownCluster(t *testing.T) *cluster {
 
 func startCluster(t *testing.T, flags map[string][]string) *cluster {
 	t.Helper()
-	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags})
-	testutil.Must(t, err)
+	started := testutil.Get(devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags}))(t)
 	c := &cluster{Cluster: started}
 	c.connect(t)
 	t.Cleanup(func() {
@@ -522,8 +517,7 @@ func TestLaterWebhook(t *testing.T) {
 // deadFor is how long TestWithoutUs creates Pods without our process, and before with it: minutes by hand.
 func deadFor(t *testing.T) time.Duration {
 	t.Helper()
-	d, err := time.ParseDuration(stdcmp.Or(os.Getenv("SACM_DEAD_FOR"), "3s"))
-	testutil.Must(t, err)
+	d := testutil.Get(time.ParseDuration(stdcmp.Or(os.Getenv("SACM_DEAD_FOR"), "3s")))(t)
 	return d
 }
 

@@ -274,14 +274,12 @@ func (m *manager) stop(t *testing.T) {
 // metric is a series' value now.
 func (m *manager) metric(t *testing.T, name string, labels devcluster.Labels) float64 {
 	t.Helper()
-	metrics, err := m.Metrics(limited(t))
-	testutil.Must(t, err)
+	metrics := testutil.Get(m.Metrics(limited(t)))(t)
 	return metrics.Sum(name, labels)
 }
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	port, err := devcluster.FreePort()
-	testutil.Must(t, err)
+	port := testutil.Get(devcluster.FreePort())(t)
 	return port
 }

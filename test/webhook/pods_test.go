@@ -60,8 +60,7 @@ func secretVolume(secret string) corev1.Volume {
 // create creates the Pod, which must be admitted, and returns what became of it.
 func (c *cluster) create(t *testing.T, namespace string, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	made, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	made := testutil.Get(c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
 	return made
 }
 
@@ -85,8 +84,7 @@ func (c *cluster) createAccount(t *testing.T, namespace, name string, changes ..
 	for _, change := range changes {
 		change(account)
 	}
-	made, err := c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	made := testutil.Get(c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
 	return made
 }
 

@@ -38,8 +38,7 @@ func proofCluster(t *testing.T) (c *cluster, dir, callers string) {
 	_, identified, err := c.Identity("webhook-caller")
 	testutil.Must(t, err)
 	testutil.Must(t, errors.Join(os.WriteFile(cert, identified.CertData, 0o600), os.WriteFile(key, identified.KeyData, 0o600)))
-	ca, err := os.ReadFile(c.ClientCAFile())
-	testutil.Must(t, err)
+	ca := testutil.Get(os.ReadFile(c.ClientCAFile()))(t)
 	return c, dir, testutil.WriteFile(t, "callers.crt", ca)
 }
 
@@ -88,10 +87,8 @@ func TestProofExpires(t *testing.T) {
 				t.Fatalf("%d Pods were refused: %v", refused, err)
 			}
 
-			right, err := os.ReadFile(callers)
-			testutil.Must(t, err)
-			other, err := os.ReadFile(c.CAFile())
-			testutil.Must(t, err)
+			right := testutil.Get(os.ReadFile(callers))(t)
+			other := testutil.Get(os.ReadFile(c.CAFile()))(t)
 			testutil.Must(t, os.WriteFile(callers, other, 0o600))
 			began := time.Now()
 			m.awaitNotReady(t, "unreachable: ")
@@ -228,15 +225,13 @@ func (c *cluster) binds(t *testing.T, role string) {
 // exposes wants the series of a state for which test/alerts evaluates the alerts.
 func (m *manager) exposes(t *testing.T, state string, static bool) {
 	t.Helper()
-	file, err := os.ReadFile("../alerts/testdata/exposed.yaml")
-	testutil.Must(t, err)
+	file := testutil.Get(os.ReadFile("../alerts/testdata/exposed.yaml"))(t)
 	var states []struct {
 		State  string
 		Series []string
 	}
 	testutil.Must(t, yaml.Unmarshal(file, &states))
-	exposition, err := m.Get(limited(t), "/metrics")
-	testutil.Must(t, err)
+	exposition := testutil.Get(m.Get(limited(t), "/metrics"))(t)
 	compared := 0
 	for _, one := range states {
 		for _, series := range one.Series {
@@ -265,8 +260,7 @@ func (m *manager) wantState(t *testing.T, want string) {
 func (c *cluster) wantAction(t *testing.T, want admissionregistrationv1.ValidationAction) {
 	t.Helper()
 	bindings := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	binding, err := bindings.Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
-	testutil.Must(t, err)
+	binding := testutil.Get(bindings.Get(t.Context(), podpolicy.Name, metav1.GetOptions{}))(t)
 	testutil.Check(t, "actions of the policy", []admissionregistrationv1.ValidationAction{want}, binding.Spec.ValidationActions)
 }
 

@@ -239,8 +239,7 @@ func TestTokenSecrets(t *testing.T) {
 	c.manage(t, "--pod-token=secret", "--token-secrets=auto")
 	namespace := c.namespace(t)
 	pod := c.create(t, namespace, newPod(withInitContainer))
-	account, err := c.client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
-	testutil.Must(t, err)
+	account := testutil.Get(c.client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{}))(t)
 	if len(account.Secrets) != 1 {
 		t.Fatalf("the account lists %v, want one Secret", account.Secrets)
 	}

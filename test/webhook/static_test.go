@@ -36,8 +36,7 @@ import (
 // of kubeConfig, a file, unless that is empty.
 func staticCluster(t *testing.T, kubeConfig string) (c *cluster, dir string) {
 	t.Helper()
-	minor, err := devcluster.APIServerMinor(t.Context())
-	testutil.Must(t, err)
+	minor := testutil.Get(devcluster.APIServerMinor(t.Context()))(t)
 	if minor < 36 {
 		t.Skipf("kube-apiserver v1.%d reads no webhooks from files", minor)
 	}
@@ -61,8 +60,7 @@ func staticCluster(t *testing.T, kubeConfig string) (c *cluster, dir string) {
 	if minor == 36 {
 		flags["feature-gates"] = []string{"ManifestBasedAdmissionControlConfig=true"}
 	}
-	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags})
-	testutil.Must(t, err)
+	started := testutil.Get(devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags}))(t)
 	c = &cluster{Cluster: started}
 	c.connect(t)
 	t.Cleanup(func() {
@@ -110,8 +108,7 @@ func TestStaticRegistration(t *testing.T) {
 		// NodeRestriction is off here, and the last group is what permits to create Pods.
 		config := c.Config()
 		config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:node", Groups: []string{"system:nodes", "system:masters"}}
-		kubelet, err := kubernetes.NewForConfig(config)
-		testutil.Must(t, err)
+		kubelet := testutil.Get(kubernetes.NewForConfig(config))(t)
 		if _, err := kubelet.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), newPod(mirror), metav1.CreateOptions{}); err != nil {
 			t.Errorf("a mirror pod of the node's own: %v", err)
 		}
@@ -189,8 +186,7 @@ func (c *cluster) unregisters(t *testing.T, m *manager, dir string) {
 // runWebhook runs a command of the webhook, which must fail with a text if that is not empty.
 func runWebhook(t *testing.T, fails string, args ...string) {
 	t.Helper()
-	binary, err := shared.binary()
-	testutil.Must(t, err)
+	binary := testutil.Get(shared.binary())(t)
 	out, err := exec.CommandContext(t.Context(), binary.Path, append([]string{"webhook"}, args...)...).CombinedOutput()
 	if (err != nil) != (fails != "") || !strings.Contains(string(out), fails) {
 		t.Errorf("webhook %v: %v, want %q:\n%s", args, err, fails, out)

@@ -64,8 +64,7 @@ func try(ctx context.Context, t *testing.T, answers ...roundTrip) contact {
 		answers = answers[min(1, len(answers)-1):]
 		return next(r)
 	})
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: transport})
-	testutil.Must(t, err)
+	client := testutil.Get(kubernetes.NewForConfig(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: transport}))(t)
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 	c.connected = awaitAPIServer(klog.NewContext(ctx, logger), client)
 	c.took = time.Since(began)

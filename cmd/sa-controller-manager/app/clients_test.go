@@ -22,8 +22,7 @@ func TestNewClients(t *testing.T) {
 		return client.CoordinationV1().RESTClient().(*rest.RESTClient)
 	}
 	config := &rest.Config{Host: "https://apiserver.example.com", QPS: -1, Burst: 30}
-	clients, err := newClients(config, 10*time.Second)
-	testutil.Must(t, err)
+	clients := testutil.Get(newClients(config, 10*time.Second))(t)
 	testutil.Check(t, "timeout of the caller's config", time.Duration(0), config.Timeout)
 	main, election := restClient(clients.Client), restClient(clients.Election)
 	if main.GetRateLimiter() != nil || election.GetRateLimiter() != nil {
@@ -32,8 +31,7 @@ func TestNewClients(t *testing.T) {
 	testutil.Check(t, "timeout of requests, and with them of every watch", time.Duration(0), main.Client.Timeout)
 	testutil.Check(t, "a renewal takes half of the deadline, so that there is a second try", 5*time.Second, election.Client.Timeout)
 
-	limited, err := newClients(&rest.Config{Host: "https://apiserver.example.com", QPS: 7, Burst: 30}, 10*time.Second)
-	testutil.Must(t, err)
+	limited := testutil.Get(newClients(&rest.Config{Host: "https://apiserver.example.com", QPS: 7, Burst: 30}, 10*time.Second))(t)
 	testutil.Check(t, "requests a second", float32(7), restClient(limited.Client).GetRateLimiter().QPS())
 	if restClient(limited.Client).GetRateLimiter() == restClient(limited.Election).GetRateLimiter() {
 		t.Error("leader election waits behind other requests")

@@ -46,15 +46,13 @@ type following struct {
 
 func mustOpen[T any](t *testing.T, path string, parse func([]byte) (T, error)) *reload.File[T] {
 	t.Helper()
-	file, err := reload.Open(path, parse, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
-	testutil.Must(t, err)
+	file := testutil.Get(reload.Open(path, parse, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond}))(t)
 	return file
 }
 
 func keyFile(t *testing.T, path string) (options.KeyStore, signing.Store) {
 	t.Helper()
-	store, err := reload.OpenKeyFile(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
-	testutil.Must(t, err)
+	store := testutil.Get(reload.OpenKeyFile(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond}))(t)
 	return options.KeyStore{Flag: options.PrivateKeyFileFlag, Path: path}, store
 }
 

@@ -45,8 +45,7 @@ func TestWebhookTLSMinVersion(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]uint16{"": tls.VersionTLS12, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13} {
 		o := parse(t, "--tls-min-version="+flag)
-		config, err := (&webhook{source: &certs.Source{}}).tlsConfig(&o.Webhook, secureport.Of(o).Serving.MinTLSVersion)
-		testutil.Must(t, err)
+		config := testutil.Get((&webhook{source: &certs.Source{}}).tlsConfig(&o.Webhook, secureport.Of(o).Serving.MinTLSVersion))(t)
 		testutil.Check(t, "minimum with "+flag, want, config.MinVersion)
 	}
 }
@@ -88,8 +87,7 @@ func TestWebhookCallers(t *testing.T) {
 			config.Certificates = []tls.Certificate{{Certificate: [][]byte{made.Raw}, PrivateKey: clientKey}}
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		answer, err := client.Get("https://" + free.Addr().String() + "/mutate")
-		testutil.Must(t, err)
+		answer := testutil.Get(client.Get("https://" + free.Addr().String() + "/mutate"))(t)
 		testutil.Must(t, answer.Body.Close())
 		testutil.Check(t, "status for "+name, want, answer.StatusCode)
 	}

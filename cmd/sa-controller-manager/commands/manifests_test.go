@@ -52,8 +52,7 @@ func TestManifestsFlags(t *testing.T) {
 // TestTimerFlags does the same for the service of systemd.
 func TestTimerFlags(t *testing.T) {
 	t.Parallel()
-	unit, err := os.ReadFile("../../../manifests/timer/sa-keys-rotate.service")
-	testutil.Must(t, err)
+	unit := testutil.Get(os.ReadFile("../../../manifests/timer/sa-keys-rotate.service"))(t)
 	found := 0
 	for line := range strings.Lines(strings.ReplaceAll(string(unit), "\\\n", "")) {
 		setting, command, _ := strings.Cut(line, "=")
@@ -88,8 +87,7 @@ func checkCommandLine(t *testing.T, args []string) {
 // containers are those of the file's Pods and Deployments.
 func containers(t *testing.T, file string) []corev1.Container {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile(file))(t)
 	var all []corev1.Container
 	for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
 		var object struct {

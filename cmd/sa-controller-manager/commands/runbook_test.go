@@ -49,8 +49,7 @@ func TestRunbookHasTheFinding(t *testing.T) {
 	}
 	slices.Sort(states)
 	testutil.Check(t, "states with an alert of their own", []string{"off", "unknown", "unreachable"}, states)
-	page, err := os.ReadFile("../../../docs/operations.md")
-	testutil.Must(t, err)
+	page := testutil.Get(os.ReadFile("../../../docs/operations.md"))(t)
 	capitals := regexp.MustCompile(`\{\w+\}`)
 	plain := func(text string) string {
 		return strings.ToLower(strings.Join(strings.Fields(strings.ReplaceAll(text, "`", "")), " "))
@@ -87,8 +86,7 @@ func alertExpressions(t *testing.T) map[string]string {
 			}
 		}
 	}
-	data, err := os.ReadFile("../../../manifests/monitoring/prometheusrule.yaml")
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile("../../../manifests/monitoring/prometheusrule.yaml"))(t)
 	testutil.Must(t, yaml.Unmarshal(data, &file))
 	expressions := map[string]string{}
 	for _, group := range file.Spec.Groups {

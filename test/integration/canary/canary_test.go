@@ -75,19 +75,15 @@ func TestCanaryFinds(t *testing.T) {
 // privateNumber is what makes an ECDSA key private.
 func privateNumber(t *testing.T, pem []byte) []byte {
 	t.Helper()
-	key, err := keyutil.ParsePrivateKeyPEM(pem)
-	testutil.Must(t, err)
-	number, err := key.(*ecdsa.PrivateKey).Bytes()
-	testutil.Must(t, err)
+	key := testutil.Get(keyutil.ParsePrivateKeyPEM(pem))(t)
+	number := testutil.Get(key.(*ecdsa.PrivateKey).Bytes())(t)
 	return number
 }
 
 // publicText is the public half as a JWKS and as %v has it.
 func publicText(t *testing.T, pem []byte) string {
 	t.Helper()
-	keys, err := signing.ParsePublicKeys(pem)
-	testutil.Must(t, err)
-	document, err := signing.MarshalJWKS(keys)
-	testutil.Must(t, err)
+	keys := testutil.Get(signing.ParsePublicKeys(pem))(t)
+	document := testutil.Get(signing.MarshalJWKS(keys))(t)
 	return fmt.Sprintf("%s %v", document, keys[0].Key)
 }

@@ -129,8 +129,7 @@ func (c *ControlPlane) stop() error {
 // New starts a control plane for one test, such as one that restarts kube-apiserver.
 func New(t *testing.T, options devcluster.Options) *ControlPlane {
 	t.Helper()
-	c, err := startControlPlane(t.Context(), options)
-	testutil.Must(t, err)
+	c := testutil.Get(startControlPlane(t.Context(), options))(t)
 	t.Cleanup(func() {
 		testutil.CheckError(t, "stop the control plane", "", c.stop())
 	})
@@ -234,7 +233,6 @@ func Poll(t *testing.T, what string, ok func() error) {
 // RootCA returns the root CA that managers publish.
 func (c *ControlPlane) RootCA(t *testing.T) string {
 	t.Helper()
-	pem, err := os.ReadFile(c.CAFile())
-	testutil.Must(t, err)
+	pem := testutil.Get(os.ReadFile(c.CAFile()))(t)
 	return string(pem)
 }

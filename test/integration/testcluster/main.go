@@ -48,8 +48,7 @@ var findBinary = sync.OnceValues(func() (devcluster.Binary, error) {
 // Binary returns the binary under test.
 func Binary(t *testing.T) devcluster.Binary {
 	t.Helper()
-	binary, err := findBinary()
-	testutil.Must(t, err)
+	binary := testutil.Get(findBinary())(t)
 	return binary
 }
 
@@ -108,8 +107,7 @@ func startShared(t *testing.T) *ControlPlane {
 	t.Helper()
 	// Tests compare ECDSA tokens as well, and those have to be accepted too.
 	testutil.Must(t, devcluster.WriteSigningKey(ECDSAKeyFile(), devcluster.ECDSA))
-	cluster, err := startControlPlane(context.Background(), devcluster.Options{ExtraKeyFiles: []string{ECDSAKeyFile()}})
-	testutil.Must(t, err)
+	cluster := testutil.Get(startControlPlane(context.Background(), devcluster.Options{ExtraKeyFiles: []string{ECDSAKeyFile()}}))(t)
 	Leaks.AddKeyFile(t, ECDSAKeyFile())
 	return cluster
 }

@@ -41,8 +41,7 @@ func (c *ControlPlane) StartManager(t *testing.T, flags ...string) *Manager {
 	t.Helper()
 	binary := Binary(t)
 	// At this level client-go logs whatever it sends and receives.
-	running, err := binary.StartManager(c.Cluster, append([]string{"-v=10"}, flags...)...)
-	testutil.Must(t, err)
+	running := testutil.Get(binary.StartManager(c.Cluster, append([]string{"-v=10"}, flags...)...))(t)
 	m := &Manager{Manager: running, cluster: c, name: t.Name()}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -119,8 +118,7 @@ func (m *Manager) ExpectLog(t *testing.T, text string) {
 // Metric returns the present sum of a metric over the matching series.
 func (m *Manager) Metric(t *testing.T, name string, labels devcluster.Labels) float64 {
 	t.Helper()
-	metrics, err := m.Metrics(t.Context())
-	testutil.Must(t, err)
+	metrics := testutil.Get(m.Metrics(t.Context()))(t)
 	return metrics.Sum(name, labels)
 }
 
@@ -143,8 +141,7 @@ func (m *Manager) AwaitMetric(t *testing.T, name string, labels devcluster.Label
 // StartKCM starts the real kube-controller-manager. Its log and exit are not checked.
 func (c *ControlPlane) StartKCM(t *testing.T, flags ...string) *devcluster.Manager {
 	t.Helper()
-	kcm, err := c.StartKubeControllerManager(flags...)
-	testutil.Must(t, err)
+	kcm := testutil.Get(c.StartKubeControllerManager(flags...))(t)
 	t.Cleanup(func() { _, _ = kcm.Kill() })
 	testutil.Must(t, kcm.Ready(Context(t)))
 	return kcm

@@ -124,8 +124,7 @@ func decodeToken(t *testing.T, token []byte) (header, claims map[string]any) {
 		t.Fatalf("a token of %d segments", len(segments))
 	}
 	for i, target := range []*map[string]any{&header, &claims} {
-		text, err := base64.RawURLEncoding.DecodeString(string(segments[i]))
-		testutil.Must(t, err)
+		text := testutil.Get(base64.RawURLEncoding.DecodeString(string(segments[i])))(t)
 		testutil.Must(t, json.Unmarshal(text, target))
 	}
 	return header, claims
@@ -185,8 +184,7 @@ func (f KeyFile) Replace(t *testing.T, content []byte) {
 // ReadFile returns the content of a file.
 func ReadFile(t *testing.T, path string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	testutil.Must(t, err)
+	content := testutil.Get(os.ReadFile(path))(t)
 	return content
 }
 
@@ -194,14 +192,12 @@ func ReadFile(t *testing.T, path string) []byte {
 // (pkg/serviceaccount/jwt.go, keyIDFromPublicKey).
 func KeyIDOfPEM(t *testing.T, pem []byte) string {
 	t.Helper()
-	key, err := keyutil.ParsePrivateKeyPEM(pem)
-	testutil.Must(t, err)
+	key := testutil.Get(keyutil.ParsePrivateKeyPEM(pem))(t)
 	signer, ok := key.(crypto.Signer)
 	if !ok {
 		t.Fatalf("a key of type %T", key)
 	}
-	der, err := x509.MarshalPKIXPublicKey(signer.Public())
-	testutil.Must(t, err)
+	der := testutil.Get(x509.MarshalPKIXPublicKey(signer.Public()))(t)
 	digest := sha256.Sum256(der)
 	return base64.RawURLEncoding.EncodeToString(digest[:])
 }

@@ -157,16 +157,14 @@ func TokenSecret(namespace, name, account string) *corev1.Secret {
 // CreateSecret creates a Secret.
 func (c *ControlPlane) CreateSecret(t *testing.T, secret *corev1.Secret) *corev1.Secret {
 	t.Helper()
-	made, err := c.API.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	made := testutil.Get(c.API.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{}))(t)
 	return made
 }
 
 // GetSecret returns a Secret.
 func (c *ControlPlane) GetSecret(t *testing.T, namespace, name string) *corev1.Secret {
 	t.Helper()
-	secret, err := c.API.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	testutil.Must(t, err)
+	secret := testutil.Get(c.API.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
 	return secret
 }
 
@@ -185,15 +183,13 @@ func (c *ControlPlane) CreateAccount(t *testing.T, namespace, name string, secre
 	for _, secret := range secrets {
 		account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: secret})
 	}
-	made, err := c.API.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	made := testutil.Get(c.API.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
 	return made
 }
 
 // GetAccount returns an account.
 func (c *ControlPlane) GetAccount(t *testing.T, namespace, name string) *corev1.ServiceAccount {
 	t.Helper()
-	account, err := c.API.CoreV1().ServiceAccounts(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	testutil.Must(t, err)
+	account := testutil.Get(c.API.CoreV1().ServiceAccounts(namespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
 	return account
 }

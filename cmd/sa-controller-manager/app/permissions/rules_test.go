@@ -40,8 +40,7 @@ func all() []Rule { return slices.Concat(StandardRules(options.New()), OptionalR
 
 func rulesOf(t *testing.T, o *options.Options) []Rule {
 	t.Helper()
-	rules, err := Rules(o)
-	testutil.Must(t, err)
+	rules := testutil.Get(Rules(o))(t)
 	return rules
 }
 

@@ -99,8 +99,7 @@ func TestWatcherGoesOn(t *testing.T) {
 
 		time.Sleep(10*time.Minute + 30*time.Second)
 		synctest.Wait()
-		result, err := watcher.Findings()
-		testutil.Must(t, err)
+		result := testutil.Get(watcher.Findings())(t)
 		if len(result.Findings) != 1 || !result.Findings[0].Unready {
 			t.Fatalf("findings %v, want one that readiness fails for", result.Findings)
 		}
@@ -159,8 +158,7 @@ func TestGrantIsForTheRightUser(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			report := Report{User: tc.user, Answers: []Answer{{Access: Access{Verb: "patch", Resource: "secrets"}}}}
-			text, err := report.Grants(rulesOfToken())
-			testutil.Must(t, err)
+			text := testutil.Get(report.Grants(rulesOfToken()))(t)
 			if !strings.Contains(text, tc.want) || (text == "") != (tc.want == "") {
 				t.Errorf("%s: want %q in\n%s", tc.reason, tc.want, text)
 			}

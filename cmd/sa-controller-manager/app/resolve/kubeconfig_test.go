@@ -88,8 +88,7 @@ func TestClientConfig(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := &parse(t, tc.flags...).Connection
-			config, err := resolve.ClientConfig(o)
-			testutil.Must(t, err)
+			config := testutil.Get(resolve.ClientConfig(o))(t)
 			got := summary{config.Host, config.BearerToken, config.ContentType, o.Cluster, config.QPS, config.Burst}
 			testutil.Check(t, tc.reason+": config", tc.want, got)
 			if !strings.HasSuffix(config.UserAgent, "/sa-controller-manager") {
@@ -153,15 +152,11 @@ func TestDryRun(t *testing.T) {
 		asked = append(asked, request.Method+" "+request.URL.RawQuery)
 	}))
 	defer server.Close()
-	config, err := resolve.ClientConfig(&options.Connection{Master: server.URL, QPS: -1, DryRun: true})
-	testutil.Must(t, err)
-	client, err := rest.HTTPClientFor(config)
-	testutil.Must(t, err)
+	config := testutil.Get(resolve.ClientConfig(&options.Connection{Master: server.URL, QPS: -1, DryRun: true}))(t)
+	client := testutil.Get(rest.HTTPClientFor(config))(t)
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+"?a=b", nil)
-		testutil.Must(t, err)
-		response, err := client.Do(request)
-		testutil.Must(t, err)
+		request := testutil.Get(http.NewRequestWithContext(t.Context(), method, server.URL+"?a=b", nil))(t)
+		response := testutil.Get(client.Do(request))(t)
 		testutil.Must(t, response.Body.Close())
 	}
 	testutil.Check(t, "requests", []string{

@@ -33,8 +33,7 @@ func newAPIServer(t *testing.T, signs *signing.PrivateKey, knows ...*signing.Pri
 		for _, key := range knows {
 			public = append(public, key.Public())
 		}
-		encoded, err := signing.MarshalJWKS(public)
-		testutil.Must(t, err)
+		encoded := testutil.Get(signing.MarshalJWKS(public))(t)
 		document = string(encoded)
 	}
 	client := clitest.NewKubeClient(func(path string) string {

@@ -102,8 +102,7 @@ func TestNamespaces(t *testing.T) {
 	given := func(file string, state ...string) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(t *testing.T, c *cluster, client *fake.Clientset) {
 			t.Helper()
-			bundle, err := rootca.ParseBundle([]byte(file))
-			testutil.Must(t, err)
+			bundle := testutil.Get(rootca.ParseBundle([]byte(file)))(t)
 			c.RootCA = bundle
 			for _, name := range []string{"kube-system", "shop"} {
 				published := rootCA(name, next+former)

@@ -66,10 +66,8 @@ func TestWebhookCommand(t *testing.T) {
 				t.Errorf("%s\nthe problem with the policy is %q, %v; want %q", tc.reason, got, err, problem)
 			}
 			api := client.AdmissionregistrationV1()
-			mutating, err := api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
-			testutil.Must(t, err)
-			validating, err := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
-			testutil.Must(t, err)
+			mutating := testutil.Get(api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{}))(t)
+			validating := testutil.Get(api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{}))(t)
 			configured := []any{
 				mutating.Annotations[registration.Annotation], len(mutating.Webhooks), validating.Annotations[registration.Annotation],
 				len(validating.Webhooks),

@@ -98,10 +98,8 @@ func TestOutputFile(t *testing.T) {
 	if got.Code != 0 || got.Stdout != "" {
 		t.Fatalf("%+v, want code 0 and nothing on standard output", got)
 	}
-	info, err := os.Stat(path)
-	testutil.Must(t, err)
-	page, err := os.ReadFile(path)
-	testutil.Must(t, err)
+	info := testutil.Get(os.Stat(path))(t)
+	page := testutil.Get(os.ReadFile(path))(t)
 	if robot := bytes.Index(page, []byte("<td>robot-token")); robot < bytes.Index(page, []byte("<td>zeus-token")) {
 		t.Error("the worst token is not the first one")
 	}

@@ -172,8 +172,7 @@ func TestRow(t *testing.T) {
 func TestIdleSince(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time {
-		parsed, err := time.Parse(time.RFC3339, text)
-		testutil.Must(t, err)
+		parsed := testutil.Get(time.Parse(time.RFC3339, text))(t)
 		return parsed
 	}
 	cases := map[string]struct {

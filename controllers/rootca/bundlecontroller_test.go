@@ -257,8 +257,7 @@ func TestTheFileIsTooLarge(t *testing.T) {
 		testutil.Check(t, "readiness", want, fmt.Sprint(err))
 		testutil.Check(t, "Events", []string{"process: Warning RootCAOverlapTooLarge: " + want}, c.recorded())
 		p.offer("A")
-		_, err = p.Check()
-		testutil.Must(t, err)
+		testutil.Get(p.Check())(t)
 	})
 }
 

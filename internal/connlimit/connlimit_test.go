@@ -53,10 +53,8 @@ func (s site) comeTo(t *testing.T, to state) pair {
 	t.Helper()
 	p := s.come(t)
 	if to >= started {
-		_, err := p.peer.Write([]byte("x"))
-		testutil.Must(t, err)
-		_, err = p.conn.Read(make([]byte, 1))
-		testutil.Must(t, err)
+		testutil.Get(p.peer.Write([]byte("x")))(t)
+		testutil.Get(p.conn.Read(make([]byte, 1)))(t)
 	}
 	if to >= idle && !p.conn.Begin() {
 		t.Fatal("there is no place for a call")

@@ -43,8 +43,7 @@ func TestRunWatching(t *testing.T) {
 
 		time.Sleep(10 * time.Second)
 		configMaps := client.CoreV1().ConfigMaps("ns")
-		_, err := configMaps.Create(t.Context(), configMap("new"), metav1.CreateOptions{})
-		testutil.Must(t, err)
+		testutil.Get(configMaps.Create(t.Context(), configMap("new"), metav1.CreateOptions{}))(t)
 		time.Sleep(10 * time.Second)
 		testutil.Must(t, configMaps.Delete(t.Context(), "new", metav1.DeleteOptions{}))
 		synctest.Wait()

@@ -171,9 +171,8 @@ func TestServerDoesNotAwaitIdleConnections(t *testing.T) {
 	conn := testutil.Get(tls.Dial("tcp", addr(server), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	const emptySettings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-	_, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + emptySettings))
-	testutil.Must(t, err)
-	_, err = conn.Read(make([]byte, 1)) // of the server's settings
+	testutil.Get(conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + emptySettings)))(t)
+	_, err := conn.Read(make([]byte, 1)) // of the server's settings
 	testutil.Must(t, err)
 
 	began := time.Now()

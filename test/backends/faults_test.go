@@ -194,8 +194,7 @@ func (w *world) startHelper(t *testing.T) {
 
 func (w *world) killHelper(t *testing.T) {
 	t.Helper()
-	_, err := w.helper.Kill()
-	testutil.Must(t, err)
+	testutil.Get(w.helper.Kill())(t)
 }
 
 func (w *world) broken(f vault.Fault) func(*testing.T) {
@@ -246,8 +245,7 @@ func (w *world) awaitSecrets(t *testing.T, check await.Check[*corev1.Secret]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := await.Secrets(ctx, w.client, "default", check)
-	testutil.Must(t, err)
+	testutil.Get(await.Secrets(ctx, w.client, "default", check))(t)
 }
 
 // signs awaits a token, and remembers it.

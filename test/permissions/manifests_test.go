@@ -124,8 +124,7 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	w := newWorld(t)
 	apply := func() {
 		t.Helper()
-		_, err := granted.Apply(t.Context(), w.API.CoreV1().RESTClient(), false)
-		testutil.Must(t, err)
+		testutil.Get(granted.Apply(t.Context(), w.API.CoreV1().RESTClient(), false))(t)
 	}
 	roles, client := w.API.RbacV1().ClusterRoles(), w.API.RbacV1()
 	get := func(name string) *rbacv1.ClusterRole {

@@ -646,6 +646,5 @@ func (c *cluster) eight(t *testing.T, namespaces []string) {
 func (m *manager) kill(t *testing.T) {
 	t.Helper()
 	m.stopped = true
-	_, err := m.Kill()
-	testutil.Must(t, err)
+	testutil.Get(m.Kill())(t)
 }

@@ -115,8 +115,7 @@ func TestProofExpires(t *testing.T) {
 			}
 			m.awaitNotReady(t, "proving: ")
 			for range 20 {
-				_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), newPod(of("default")), metav1.CreateOptions{})
-				testutil.Must(t, err)
+				testutil.Get(c.client.CoreV1().Pods(namespace).Create(t.Context(), newPod(of("default")), metav1.CreateOptions{}))(t)
 			}
 
 			testutil.Must(t, os.WriteFile(callers, right, 0o600))
@@ -333,8 +332,7 @@ func (c *cluster) noAccounts(t *testing.T, namespace string) {
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)
 	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as its controller does
-	_, err = quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
-	testutil.Must(t, err)
+	testutil.Get(quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}))(t)
 	t.Cleanup(func() { // or the managers of other tests would go on to try
 		testutil.Must(t, quotas.Delete(context.WithoutCancel(t.Context()), "accounts", metav1.DeleteOptions{}))
 	})

@@ -56,8 +56,7 @@ func newService(t *testing.T, c *cluster) *service {
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)
 	for i := range s.replicas {
-		_, err := c.client.DiscoveryV1().EndpointSlices(s.namespace).Create(t.Context(), s.slice(i), metav1.CreateOptions{})
-		testutil.Must(t, err)
+		testutil.Get(c.client.DiscoveryV1().EndpointSlices(s.namespace).Create(t.Context(), s.slice(i), metav1.CreateOptions{}))(t)
 	}
 	return s
 }

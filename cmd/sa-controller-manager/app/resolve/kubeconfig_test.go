@@ -41,8 +41,7 @@ func edited(part, text string) []byte { return []byte(strings.ReplaceAll(kubecon
 func parse(t *testing.T, args ...string) *options.Options {
 	t.Helper()
 	o := options.New()
-	_, err := o.Parse(args)
-	testutil.Must(t, err)
+	testutil.Get(o.Parse(args))(t)
 	return o
 }
 

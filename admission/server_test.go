@@ -193,18 +193,16 @@ func TestSlowBody(t *testing.T) {
 		"small": {len(createReview("v1")), bodyTimeout},
 		"large": {smallCall + 1, largeTimeout}, // it takes from what is for all
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, nil)
-				defer s.end(t)
-				body, sender := io.Pipe()
-				defer func() { _ = sender.Close() }()
-				go sender.Write([]byte(createReview("v1")[:150])) //nolint:errcheck // the reader may go
-				began := time.Now()
-				testutil.CheckContains(t, "result", "200 v1 uid=u-1 408 Timeout: the AdmissionReview took too long to arrive",
-					s.postSized(t, body, int64(tc.size)))
-				testutil.Check(t, "time", tc.want, time.Since(began))
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			s := start(t, nil)
+			defer s.end(t)
+			body, sender := io.Pipe()
+			defer func() { _ = sender.Close() }()
+			go sender.Write([]byte(createReview("v1")[:150])) //nolint:errcheck // the reader may go
+			began := time.Now()
+			testutil.CheckContains(t, "result", "200 v1 uid=u-1 408 Timeout: the AdmissionReview took too long to arrive",
+				s.postSized(t, body, int64(tc.size)))
+			testutil.Check(t, "time", tc.want, time.Since(began))
 		})
 	}
 }

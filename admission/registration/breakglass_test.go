@@ -79,28 +79,26 @@ func TestBreakGlass(t *testing.T) {
 			mutating: "", validating: "gone", event: "without webhooks to keep that",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPIServer(t)
-				r := run(t, a)
-				pause(time.Second)
-				tc.breaks(t, a)
-				pause(time.Hour)
-				wantState(t, r, Off)
-				if got, want := r.Status().Detail, "sa-controller-manager webhook register "+
-					"--kubeconfig=/etc/kubernetes/admin.conf"; !strings.HasSuffix(got, "; to switch it on: "+want) {
-					t.Errorf("the status is %q, want it to end with %q", got, want)
-				}
-				a.expect(t, "switched off", tc.mutating, tc.validating)
-				if events := a.recorded(); tc.event != "" && (len(events) != 1 || !strings.Contains(events[0], tc.event)) {
-					t.Errorf("Events: %q, want one that says why it is there again", events)
-				}
-				testutil.CheckError(t, "ready, as it is switched off on purpose", "", r.Status().Check())
-				testutil.Must(t, Register(t.Context(), a))
-				pause(time.Second)
-				wantState(t, r, Registered)
-				a.expect(t, "switched on", "mutate", "validate")
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			a := newAPIServer(t)
+			r := run(t, a)
+			pause(time.Second)
+			tc.breaks(t, a)
+			pause(time.Hour)
+			wantState(t, r, Off)
+			if got, want := r.Status().Detail, "sa-controller-manager webhook register "+
+				"--kubeconfig=/etc/kubernetes/admin.conf"; !strings.HasSuffix(got, "; to switch it on: "+want) {
+				t.Errorf("the status is %q, want it to end with %q", got, want)
+			}
+			a.expect(t, "switched off", tc.mutating, tc.validating)
+			if events := a.recorded(); tc.event != "" && (len(events) != 1 || !strings.Contains(events[0], tc.event)) {
+				t.Errorf("Events: %q, want one that says why it is there again", events)
+			}
+			testutil.CheckError(t, "ready, as it is switched off on purpose", "", r.Status().Check())
+			testutil.Must(t, Register(t.Context(), a))
+			pause(time.Second)
+			wantState(t, r, Registered)
+			a.expect(t, "switched on", "mutate", "validate")
 		})
 	}
 }
@@ -156,30 +154,28 @@ func TestRepairs(t *testing.T) {
 		},
 	} {
 		for _, owner := range []string{"its first owner", "a new leader"} { // which has proved nothing yet
-			t.Run(name+" by "+owner, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					a := newAPIServer(t)
-					var want [kinds][]entry
-					want[mutating], want[validating] = urlSpec().entries(a.accepted)
-					if owner == "a new leader" {
-						for k := range kinds {
-							testutil.Must(t, k.in(a).put(t.Context(), harm((*object)(nil).with(want[k]))))
-						}
-					}
-					r := run(t, a)
-					pause(2 * time.Second)
-					if owner == "its first owner" {
-						for k := range kinds {
-							a.change(t, k, harm)
-						}
-						synctest.Wait()
-					}
-					wantState(t, r, Registered)
+			testutil.Bubble(t, name+" by "+owner, func(t *testing.T) {
+				a := newAPIServer(t)
+				var want [kinds][]entry
+				want[mutating], want[validating] = urlSpec().entries(a.accepted)
+				if owner == "a new leader" {
 					for k := range kinds {
-						o := testutil.Get(k.in(a).get(t.Context()))(t)
-						testutil.Check(t, k.String(), want[k], o.entries)
+						testutil.Must(t, k.in(a).put(t.Context(), harm((*object)(nil).with(want[k]))))
 					}
-				})
+				}
+				r := run(t, a)
+				pause(2 * time.Second)
+				if owner == "its first owner" {
+					for k := range kinds {
+						a.change(t, k, harm)
+					}
+					synctest.Wait()
+				}
+				wantState(t, r, Registered)
+				for k := range kinds {
+					o := testutil.Get(k.in(a).get(t.Context()))(t)
+					testutil.Check(t, k.String(), want[k], o.entries)
+				}
 			})
 		}
 	}

@@ -162,47 +162,45 @@ func TestLookup(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.ensure, w.err = tc.ensure, tc.apiErr
-				if tc.creates {
-					w.creates()
-				}
-				if tc.cached != "" {
-					w.show(account(testNamespace, tc.cached))
-				}
-				if tc.stored != "" {
-					_ = w.server.Add(account(testNamespace, tc.stored))
-				}
-				if tc.silent {
-					w.requests = make(chan struct{})
-				}
-				request := creation([]byte(cmp.Or(tc.pod, defaultPod)))
-				request.DryRun, request.NoWait = tc.dryRun, tc.dryRun || tc.noWait
-				ctx := t.Context()
-				if tc.deadline > 0 {
-					deadlined, cancel := context.WithTimeout(ctx, tc.deadline)
-					defer cancel()
-					ctx = deadlined
-				}
-				if tc.during != nil {
-					go tc.during(w)
-				}
-				if tc.call == nil {
-					tc.call = (*Plugin).Admit
-				}
-				start, response := time.Now(), &admission.Response{}
-				code, message := codeAndMessage(tc.call(w.plugin(DefaultConfig()), ctx, request, response))
-				got := want{
-					code: code, message: message, after: time.Since(start), gets: w.gets.Load(), ensured: w.ensured.Load(),
-					annotate: response.AuditAnnotations[auditCreated],
-				}
-				if got != tc.want {
-					t.Errorf("%s\n got %+v\nwant %+v", tc.reason, got, tc.want)
-				}
-				w.mustBeEmpty(t)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			w.ensure, w.err = tc.ensure, tc.apiErr
+			if tc.creates {
+				w.creates()
+			}
+			if tc.cached != "" {
+				w.show(account(testNamespace, tc.cached))
+			}
+			if tc.stored != "" {
+				_ = w.server.Add(account(testNamespace, tc.stored))
+			}
+			if tc.silent {
+				w.requests = make(chan struct{})
+			}
+			request := creation([]byte(cmp.Or(tc.pod, defaultPod)))
+			request.DryRun, request.NoWait = tc.dryRun, tc.dryRun || tc.noWait
+			ctx := t.Context()
+			if tc.deadline > 0 {
+				deadlined, cancel := context.WithTimeout(ctx, tc.deadline)
+				defer cancel()
+				ctx = deadlined
+			}
+			if tc.during != nil {
+				go tc.during(w)
+			}
+			if tc.call == nil {
+				tc.call = (*Plugin).Admit
+			}
+			start, response := time.Now(), &admission.Response{}
+			code, message := codeAndMessage(tc.call(w.plugin(DefaultConfig()), ctx, request, response))
+			got := want{
+				code: code, message: message, after: time.Since(start), gets: w.gets.Load(), ensured: w.ensured.Load(),
+				annotate: response.AuditAnnotations[auditCreated],
+			}
+			if got != tc.want {
+				t.Errorf("%s\n got %+v\nwant %+v", tc.reason, got, tc.want)
+			}
+			w.mustBeEmpty(t)
 		})
 	}
 }

@@ -165,43 +165,41 @@ func TestTheStateCannotBeRead(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, "ABC")
-				first := c.start("A", 3*time.Hour)
-				synctest.Wait()
-				first.offer("B")
-				synctest.Wait()
-				first.stop()
-				told := len(c.recorded())
+		testutil.Bubble(t, name, func(t *testing.T) {
+			c := newCluster(t, "ABC")
+			first := c.start("A", 3*time.Hour)
+			synctest.Wait()
+			first.offer("B")
+			synctest.Wait()
+			first.stop()
+			told := len(c.recorded())
 
-				tc.begin(c)
-				c.requests()
-				second := c.start("B", 3*time.Hour)
-				testutil.Check(t, "published at the start", "unknown", second.published())
-				second.offer("C")
-				time.Sleep(time.Hour)
-				testutil.Check(t, "published an hour later", "unknown", second.published())
-				testutil.Check(t, "consumers told", 0, second.sets)
-				requests := c.requests()
-				if n := requests["get"]; n < 30 || n > 100 {
-					t.Errorf("%d requests in an hour", n)
-				}
-				testutil.Check(t, "writes", 0, requests["update"]+requests["create"])
-				events := strings.Join(c.recorded()[told:], "\n")
-				if tc.told == "" && events != "" || !strings.Contains(events, tc.told) {
-					t.Errorf("Events are %q, want %q", events, tc.told)
-				}
-				const consequence = "until that is fixed new namespaces get the root CA file alone, what is published stays, " +
-					"and no token Secret is filled"
-				if tc.told != "" && !strings.Contains(events, consequence) {
-					t.Errorf("Events do not name the consequence: %q", events)
-				}
+			tc.begin(c)
+			c.requests()
+			second := c.start("B", 3*time.Hour)
+			testutil.Check(t, "published at the start", "unknown", second.published())
+			second.offer("C")
+			time.Sleep(time.Hour)
+			testutil.Check(t, "published an hour later", "unknown", second.published())
+			testutil.Check(t, "consumers told", 0, second.sets)
+			requests := c.requests()
+			if n := requests["get"]; n < 30 || n > 100 {
+				t.Errorf("%d requests in an hour", n)
+			}
+			testutil.Check(t, "writes", 0, requests["update"]+requests["create"])
+			events := strings.Join(c.recorded()[told:], "\n")
+			if tc.told == "" && events != "" || !strings.Contains(events, tc.told) {
+				t.Errorf("Events are %q, want %q", events, tc.told)
+			}
+			const consequence = "until that is fixed new namespaces get the root CA file alone, what is published stays, " +
+				"and no token Secret is filled"
+			if tc.told != "" && !strings.Contains(events, consequence) {
+				t.Errorf("Events do not name the consequence: %q", events)
+			}
 
-				tc.end(c)
-				time.Sleep(time.Minute)
-				testutil.Check(t, "once it can be read", tc.published, second.published())
-			})
+			tc.end(c)
+			time.Sleep(time.Minute)
+			testutil.Check(t, "once it can be read", tc.published, second.published())
 		})
 	}
 }
@@ -340,24 +338,22 @@ func TestOverlapAcrossAJump(t *testing.T) {
 		"Back":    {reason: "as if it had begun then", jump: -time.Hour, ends: overlap + 10*time.Minute},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				clock, c := testutil.NewJumpingClock(), newCluster(t, "AB")
-				c.clock = clock
-				p := c.start("A", overlap)
-				synctest.Wait()
-				p.offer("B")
-				testutil.Check(t, "published after the change", "BA", p.published())
-				time.Sleep(10 * time.Minute)
-				clock.Jump(tc.jump)
-				p.offer("B") // or else it is looked at later
-				testutil.Check(t, "published after the jump", "BA", p.published())
-				time.Sleep(tc.ends - 10*time.Minute - time.Second)
-				testutil.Check(t, tc.reason+": a second before the end", "BA", p.published())
-				time.Sleep(time.Second)
-				testutil.Check(t, tc.reason+": at the end", "B", p.published())
-				testutil.Check(t, "state", "B", c.stored())
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			clock, c := testutil.NewJumpingClock(), newCluster(t, "AB")
+			c.clock = clock
+			p := c.start("A", overlap)
+			synctest.Wait()
+			p.offer("B")
+			testutil.Check(t, "published after the change", "BA", p.published())
+			time.Sleep(10 * time.Minute)
+			clock.Jump(tc.jump)
+			p.offer("B") // or else it is looked at later
+			testutil.Check(t, "published after the jump", "BA", p.published())
+			time.Sleep(tc.ends - 10*time.Minute - time.Second)
+			testutil.Check(t, tc.reason+": a second before the end", "BA", p.published())
+			time.Sleep(time.Second)
+			testutil.Check(t, tc.reason+": at the end", "B", p.published())
+			testutil.Check(t, "state", "B", c.stored())
 		})
 	}
 }

@@ -149,30 +149,28 @@ func TestPublish(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := prepare(t, a, bundle, tc.objects...)
-				for _, verb := range []string{"create", "update"} {
-					w.FailNext(verb, "configmaps", tc.failures...)
-				}
-				w.Start(t, w.Run)
-				synctest.Wait()
-				if tc.do != nil {
-					tc.do(w)
-				}
-				time.Sleep(createdCheck - time.Millisecond)
-				testutil.Check(t, tc.reason+"\nrequests", tc.want, w.requests())
-				got := w.get("shop")
-				if (got == nil) != tc.missing {
-					t.Fatalf("%s: the ConfigMap is %v", tc.reason, got)
-				}
-				if got == nil || tc.wrong {
-					return
-				}
-				want := right("shop", bundle)
-				testutil.Check(t, "data", want.Data, got.Data)
-				testutil.Check(t, "annotations", want.Annotations, got.Annotations)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := prepare(t, a, bundle, tc.objects...)
+			for _, verb := range []string{"create", "update"} {
+				w.FailNext(verb, "configmaps", tc.failures...)
+			}
+			w.Start(t, w.Run)
+			synctest.Wait()
+			if tc.do != nil {
+				tc.do(w)
+			}
+			time.Sleep(createdCheck - time.Millisecond)
+			testutil.Check(t, tc.reason+"\nrequests", tc.want, w.requests())
+			got := w.get("shop")
+			if (got == nil) != tc.missing {
+				t.Fatalf("%s: the ConfigMap is %v", tc.reason, got)
+			}
+			if got == nil || tc.wrong {
+				return
+			}
+			want := right("shop", bundle)
+			testutil.Check(t, "data", want.Data, got.Data)
+			testutil.Check(t, "annotations", want.Annotations, got.Annotations)
 		})
 	}
 }
@@ -279,44 +277,42 @@ func TestAnotherWriterIsDamped(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "A", active("shop"), active("other"))
-				testutil.Check(t, "requests at first", []string{"create other", "create shop"}, w.requests())
-				time.Sleep(time.Hour)
-				w.Client.PrependReactor(tc.verb, "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					if action.GetNamespace() != "shop" {
-						return false, nil, nil
-					}
-					return tc.answer(w, action.(interface{ GetObject() runtime.Object }).GetObject().DeepCopyObject().(*corev1.ConfigMap))
-				})
-				if tc.verb == "create" {
-					w.remove("shop")
-				} else {
-					w.edit("shop", emptied)
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := newWorld(t, "A", active("shop"), active("other"))
+			testutil.Check(t, "requests at first", []string{"create other", "create shop"}, w.requests())
+			time.Sleep(time.Hour)
+			w.Client.PrependReactor(tc.verb, "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if action.GetNamespace() != "shop" {
+					return false, nil, nil
 				}
-				synctest.Wait()
-				testutil.Check(t, tc.reason+"\nrequests at once", []string{tc.verb + " shop"}, w.requests())
-				w.edit("other", data("ca.crt", "mine"))
-				testutil.Check(t, "requests for another namespace", []string{"update other"}, w.requests())
-				time.Sleep(time.Minute)
-				if n := len(w.requests()); n < 4 || n > 6 {
-					t.Errorf("%s: %d writes in the first minute, want 5: after 1, 3, 7, 15 and 31 seconds", tc.reason, n)
-				}
-				w.Recorded.Lines()
-				before := w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"]
-				time.Sleep(time.Hour)
-				n := len(w.requests())
-				if n < 55 || n > 61 {
-					t.Errorf("%s: %d writes in the next hour, want one a minute", tc.reason, n)
-				}
-				want := 0.0
-				if tc.counts {
-					want = float64(n)
-				}
-				testutil.Check(t, "replacements counted", want, w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"]-before)
-				testutil.Check(t, "Events", []string{"kube-root-ca.crt: Warning RootCAReplaced: " + NoteReplaced}, slices.Compact(w.recorded()))
+				return tc.answer(w, action.(interface{ GetObject() runtime.Object }).GetObject().DeepCopyObject().(*corev1.ConfigMap))
 			})
+			if tc.verb == "create" {
+				w.remove("shop")
+			} else {
+				w.edit("shop", emptied)
+			}
+			synctest.Wait()
+			testutil.Check(t, tc.reason+"\nrequests at once", []string{tc.verb + " shop"}, w.requests())
+			w.edit("other", data("ca.crt", "mine"))
+			testutil.Check(t, "requests for another namespace", []string{"update other"}, w.requests())
+			time.Sleep(time.Minute)
+			if n := len(w.requests()); n < 4 || n > 6 {
+				t.Errorf("%s: %d writes in the first minute, want 5: after 1, 3, 7, 15 and 31 seconds", tc.reason, n)
+			}
+			w.Recorded.Lines()
+			before := w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"]
+			time.Sleep(time.Hour)
+			n := len(w.requests())
+			if n < 55 || n > 61 {
+				t.Errorf("%s: %d writes in the next hour, want one a minute", tc.reason, n)
+			}
+			want := 0.0
+			if tc.counts {
+				want = float64(n)
+			}
+			testutil.Check(t, "replacements counted", want, w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"]-before)
+			testutil.Check(t, "Events", []string{"kube-root-ca.crt: Warning RootCAReplaced: " + NoteReplaced}, slices.Compact(w.recorded()))
 		})
 	}
 }
@@ -326,26 +322,24 @@ func TestAConfigMapThatIsNeverShown(t *testing.T) {
 	t.Parallel()
 	cases := map[string]error{"Created": nil, "AlreadyThere": controllertest.AlreadyExists("configmaps")}
 	for name, answer := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "A")
-				synctest.Wait()
-				shown := false
-				w.Client.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					if shown {
-						return false, nil, nil
-					}
-					shown = true // from now on
-					return true, action.(clienttesting.CreateActionImpl).GetObject(), answer
-				})
-				w.Live(w.t, active("shop"))
-				testutil.Check(t, "requests at first", []string{"create shop"}, w.requests())
-				time.Sleep(createdCheck)
-				testutil.Check(t, "requests after a while", []string{"create shop"}, w.requests())
-				time.Sleep(time.Hour)
-				testutil.Check(t, "requests once it is shown", []string{}, w.requests())
-				testutil.Check(t, "Events", []string{}, w.recorded())
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := newWorld(t, "A")
+			synctest.Wait()
+			shown := false
+			w.Client.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if shown {
+					return false, nil, nil
+				}
+				shown = true // from now on
+				return true, action.(clienttesting.CreateActionImpl).GetObject(), answer
 			})
+			w.Live(w.t, active("shop"))
+			testutil.Check(t, "requests at first", []string{"create shop"}, w.requests())
+			time.Sleep(createdCheck)
+			testutil.Check(t, "requests after a while", []string{"create shop"}, w.requests())
+			time.Sleep(time.Hour)
+			testutil.Check(t, "requests once it is shown", []string{}, w.requests())
+			testutil.Check(t, "Events", []string{}, w.recorded())
 		})
 	}
 }

@@ -183,25 +183,23 @@ func TestTrustBundle(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := prepareTrust(t, a, a.bundle(t, "B"), tc.objects...)
-				w.run(t)
-				// A creation is tried again while the cache is stale.
-				testutil.Check(t, tc.reason+"\nrequests at once", tc.first, slices.Compact(w.requests()))
-				time.Sleep(createdCheck - time.Millisecond)
-				testutil.Check(t, "requests before a second has passed", []string(nil), w.requests())
-				time.Sleep(2 * time.Millisecond)
-				testutil.Check(t, tc.reason+"\nrequests a second later", tc.second, w.requests())
-				time.Sleep(time.Hour)
-				testutil.Check(t, "requests in an hour", []string(nil), w.requests())
-				testutil.Check(t, "bundles", tc.live, w.live())
-				testutil.Check(t, "Events", tc.events, slices.Compact(w.events()))
-				for _, one := range w.list() {
-					testutil.Check(t, "signer", ServingSigner, one.Spec.SignerName)
-				}
-				testutil.Get(w.Check())(t)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := prepareTrust(t, a, a.bundle(t, "B"), tc.objects...)
+			w.run(t)
+			// A creation is tried again while the cache is stale.
+			testutil.Check(t, tc.reason+"\nrequests at once", tc.first, slices.Compact(w.requests()))
+			time.Sleep(createdCheck - time.Millisecond)
+			testutil.Check(t, "requests before a second has passed", []string(nil), w.requests())
+			time.Sleep(2 * time.Millisecond)
+			testutil.Check(t, tc.reason+"\nrequests a second later", tc.second, w.requests())
+			time.Sleep(time.Hour)
+			testutil.Check(t, "requests in an hour", []string(nil), w.requests())
+			testutil.Check(t, "bundles", tc.live, w.live())
+			testutil.Check(t, "Events", tc.events, slices.Compact(w.events()))
+			for _, one := range w.list() {
+				testutil.Check(t, "signer", ServingSigner, one.Spec.SignerName)
+			}
+			testutil.Get(w.Check())(t)
 		})
 	}
 }
@@ -211,23 +209,21 @@ func TestTrustBundle(t *testing.T) {
 func TestTrustBundleOverlap(t *testing.T) {
 	t.Parallel()
 	for _, pause := range []time.Duration{time.Millisecond, 10 * time.Millisecond, createdCheck - time.Millisecond, time.Minute} {
-		t.Run(pause.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAuthorities(t, "ABC")
-				w := prepareTrust(t, a, a.bundle(t, "A"))
-				w.run(t)
-				w.mu.Lock()
-				w.counts = nil
-				w.mu.Unlock()
-				for _, word := range []string{"BA", "B", "CB", "C", "A"} {
-					w.Source.Set(a.bundle(t, word))
-					time.Sleep(pause)
-				}
-				time.Sleep(time.Minute)
-				testutil.Check(t, "bundles in the end", []string{"A=A"}, w.live())
-				w.checkCounts()
-				testutil.Check(t, "Events", []string(nil), w.events())
-			})
+		testutil.Bubble(t, pause.String(), func(t *testing.T) {
+			a := newAuthorities(t, "ABC")
+			w := prepareTrust(t, a, a.bundle(t, "A"))
+			w.run(t)
+			w.mu.Lock()
+			w.counts = nil
+			w.mu.Unlock()
+			for _, word := range []string{"BA", "B", "CB", "C", "A"} {
+				w.Source.Set(a.bundle(t, word))
+				time.Sleep(pause)
+			}
+			time.Sleep(time.Minute)
+			testutil.Check(t, "bundles in the end", []string{"A=A"}, w.live())
+			w.checkCounts()
+			testutil.Check(t, "Events", []string(nil), w.events())
 		})
 	}
 }
@@ -330,18 +326,16 @@ func TestTrustBundleRefused(t *testing.T) {
 		"AlreadyThere": {controllertest.AlreadyExists("clustertrustbundles"), nil},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAuthorities(t, "AB")
-				w := prepareTrust(t, a, a.bundle(t, "B"), a.bundleOf("sa-controller-manager", "A", 1))
-				w.FailNext("create", "clustertrustbundles", tc.err)
-				w.run(t)
-				testutil.Check(t, "Events", tc.events, w.events())
-				testutil.Check(t, "requests", []string{"create B"}, w.requests())
-				testutil.Check(t, "the previous bundle", []string{"A=A"}, w.live())
-				time.Sleep(time.Minute)
-				testutil.Check(t, "requests after that", []string{"create B", "delete A [uid-A 7]"}, w.requests())
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			a := newAuthorities(t, "AB")
+			w := prepareTrust(t, a, a.bundle(t, "B"), a.bundleOf("sa-controller-manager", "A", 1))
+			w.FailNext("create", "clustertrustbundles", tc.err)
+			w.run(t)
+			testutil.Check(t, "Events", tc.events, w.events())
+			testutil.Check(t, "requests", []string{"create B"}, w.requests())
+			testutil.Check(t, "the previous bundle", []string{"A=A"}, w.live())
+			time.Sleep(time.Minute)
+			testutil.Check(t, "requests after that", []string{"create B", "delete A [uid-A 7]"}, w.requests())
 		})
 	}
 }

@@ -98,20 +98,18 @@ func TestFence(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inner, clock := &recordingLock{}, testutil.NewJumpingClock()
-				lock := &fencedLock{Interface: inner, deadline: deadline, now: clock.Now}
-				testutil.Must(t, lock.Update(t.Context(), held))
-				clock.Jump(tc.jump)
-				begun, expired := time.Now(), time.Duration(0)
-				end := lock.fence(func() { expired = time.Since(begun) })
-				tc.steps(lock, inner)
-				end()
-				synctest.Wait()
-				testutil.Check(t, tc.reason+": expired", tc.expired, expired)
-				testutil.Check(t, tc.reason+": written holders", tc.holders, inner.holders)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			inner, clock := &recordingLock{}, testutil.NewJumpingClock()
+			lock := &fencedLock{Interface: inner, deadline: deadline, now: clock.Now}
+			testutil.Must(t, lock.Update(t.Context(), held))
+			clock.Jump(tc.jump)
+			begun, expired := time.Now(), time.Duration(0)
+			end := lock.fence(func() { expired = time.Since(begun) })
+			tc.steps(lock, inner)
+			end()
+			synctest.Wait()
+			testutil.Check(t, tc.reason+": expired", tc.expired, expired)
+			testutil.Check(t, tc.reason+": written holders", tc.holders, inner.holders)
 		})
 	}
 }
@@ -184,34 +182,32 @@ func TestOverdueAcrossAJump(t *testing.T) {
 		"Forward": {reason: "a machine that was suspended looks the same", jump: time.Hour, atOnce: true},
 		"Back":    {reason: "the clock that runs evenly counts as well", jump: -time.Hour},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				clock := testutil.NewJumpingClock()
-				lock := &fencedLock{Interface: &recordingLock{}, deadline: deadline, now: clock.Now}
-				expect := func(when string, want bool) {
-					t.Helper()
-					testutil.Check(t, tc.reason+": "+when+": overdue", want, lock.overdue())
-				}
-				renew := func() {
-					t.Helper()
-					testutil.Must(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}))
-				}
-				renew()
-				time.Sleep(deadline / 2)
-				expect("before the jump", false)
-				clock.Jump(tc.jump)
-				expect("after the jump", tc.atOnce)
-				time.Sleep(deadline/2 - 1)
-				expect("just before the deadline", tc.atOnce)
-				time.Sleep(time.Nanosecond)
-				expect("at the deadline", true)
-				renew()
-				expect("renewed", false)
-				time.Sleep(deadline - 1)
-				expect("just before the next deadline", false)
-				time.Sleep(time.Nanosecond)
-				expect("at the next deadline", true)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			clock := testutil.NewJumpingClock()
+			lock := &fencedLock{Interface: &recordingLock{}, deadline: deadline, now: clock.Now}
+			expect := func(when string, want bool) {
+				t.Helper()
+				testutil.Check(t, tc.reason+": "+when+": overdue", want, lock.overdue())
+			}
+			renew := func() {
+				t.Helper()
+				testutil.Must(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}))
+			}
+			renew()
+			time.Sleep(deadline / 2)
+			expect("before the jump", false)
+			clock.Jump(tc.jump)
+			expect("after the jump", tc.atOnce)
+			time.Sleep(deadline/2 - 1)
+			expect("just before the deadline", tc.atOnce)
+			time.Sleep(time.Nanosecond)
+			expect("at the deadline", true)
+			renew()
+			expect("renewed", false)
+			time.Sleep(deadline - 1)
+			expect("just before the next deadline", false)
+			time.Sleep(time.Nanosecond)
+			expect("at the next deadline", true)
 		})
 	}
 }

@@ -122,30 +122,28 @@ func TestALostLease(t *testing.T) {
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client, diary := newLeases(), testutil.NewDiary()
-				e := candidateFor(t, client, diary, "A", func(ctx context.Context) error {
-					<-ctx.Done()
-					if cause := context.Cause(ctx); !errors.Is(cause, reconcile.ErrAtOnce) && time.Since(diary.Began) < time.Minute {
-						t.Errorf("the work ends with cause %v, want %v", cause, reconcile.ErrAtOnce)
-					}
-					return nil
-				})
-				lose(t, client)
-				time.Sleep(30 * time.Second)
-				// A renewal was due just then; from the one before it the deadline counts.
-				expect(t, diary, "0s A works", "10s A has worked, lease held")
-				if name == "TakenByAnother" && client.holder() != "another" {
-					t.Errorf("the lease of the new leader was touched, %q holds it", client.holder())
+		testutil.Bubble(t, name, func(t *testing.T) {
+			client, diary := newLeases(), testutil.NewDiary()
+			e := candidateFor(t, client, diary, "A", func(ctx context.Context) error {
+				<-ctx.Done()
+				if cause := context.Cause(ctx); !errors.Is(cause, reconcile.ErrAtOnce) && time.Since(diary.Began) < time.Minute {
+					t.Errorf("the work ends with cause %v, want %v", cause, reconcile.ErrAtOnce)
 				}
-
-				// The process waits to lead again.
-				client.breaks(func(string) error { return nil })
-				time.Sleep(time.Minute)
-				testutil.Check(t, "lines once the Lease can be had again", 3, len(diary.Lines()))
-				e.stop(t)
+				return nil
 			})
+			lose(t, client)
+			time.Sleep(30 * time.Second)
+			// A renewal was due just then; from the one before it the deadline counts.
+			expect(t, diary, "0s A works", "10s A has worked, lease held")
+			if name == "TakenByAnother" && client.holder() != "another" {
+				t.Errorf("the lease of the new leader was touched, %q holds it", client.holder())
+			}
+
+			// The process waits to lead again.
+			client.breaks(func(string) error { return nil })
+			time.Sleep(time.Minute)
+			testutil.Check(t, "lines once the Lease can be had again", 3, len(diary.Lines()))
+			e.stop(t)
 		})
 	}
 }

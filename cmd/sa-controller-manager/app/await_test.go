@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -116,11 +115,9 @@ func TestAwaitAPIServer(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				got := try(t.Context(), t, tc.answers...)
-				testutil.Check(t, tc.reason+": contact", tc.want, got, cmp.AllowUnexported(contact{}))
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			got := try(t.Context(), t, tc.answers...)
+			testutil.Check(t, tc.reason+": contact", tc.want, got, cmp.AllowUnexported(contact{}))
 		})
 	}
 }
@@ -135,18 +132,16 @@ func TestAwaitAPIServerEndsWithItsContext(t *testing.T) {
 		"DuringBackOff":  {answer: fail, after: 20 * time.Second, lines: 12},
 		"DuringARequest": {answer: hang, after: time.Second}, // a request that the end of ctx cuts short is not logged
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), tc.after)
-				defer cancel()
-				got := try(ctx, t, tc.answer)
-				if got.connected || got.took != tc.after {
-					t.Errorf("connected is %v after %v, want false after %v", got.connected, got.took, tc.after)
-				}
-				if len(got.log) != tc.lines {
-					t.Errorf("%d lines were logged, want %d:\n%s", len(got.log), tc.lines, strings.Join(got.log, "\n"))
-				}
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), tc.after)
+			defer cancel()
+			got := try(ctx, t, tc.answer)
+			if got.connected || got.took != tc.after {
+				t.Errorf("connected is %v after %v, want false after %v", got.connected, got.took, tc.after)
+			}
+			if len(got.log) != tc.lines {
+				t.Errorf("%d lines were logged, want %d:\n%s", len(got.log), tc.lines, strings.Join(got.log, "\n"))
+			}
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -49,21 +48,19 @@ func TestAwait(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var progress []string
-				a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}
-				begun, checks := time.Now(), 0
-				err := a.Until(t.Context(), func(context.Context) error {
-					checks++
-					return tc.check(checks)
-				})
-				if got := fmt.Sprint(err); got != tc.want && (tc.want != "" || err != nil) {
-					t.Errorf("%s\nerror %v, want %q", tc.reason, err, tc.want)
-				}
-				testutil.Check(t, "time", tc.took, time.Since(begun))
-				testutil.Check(t, "progress", tc.progress, progress)
+		testutil.Bubble(t, name, func(t *testing.T) {
+			var progress []string
+			a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}
+			begun, checks := time.Now(), 0
+			err := a.Until(t.Context(), func(context.Context) error {
+				checks++
+				return tc.check(checks)
 			})
+			if got := fmt.Sprint(err); got != tc.want && (tc.want != "" || err != nil) {
+				t.Errorf("%s\nerror %v, want %q", tc.reason, err, tc.want)
+			}
+			testutil.Check(t, "time", tc.took, time.Since(begun))
+			testutil.Check(t, "progress", tc.progress, progress)
 		})
 	}
 }

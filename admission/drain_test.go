@@ -17,7 +17,7 @@ import (
 func TestServerDrains(t *testing.T) {
 	t.Parallel()
 	const refusedDial = "closed" // by the listener
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		call    time.Duration // how long the call takes that comes right before the end
 		want    string
@@ -26,8 +26,7 @@ func TestServerDrains(t *testing.T) {
 		"quiet":    {reason: "the delay is waited out", want: "200 v1 uid=u-1 yes ", stopped: 5 * time.Second},
 		"in work":  {reason: "the call gets its answer", call: 8 * time.Second, want: "200 v1 uid=u-1 yes ", stopped: 8 * time.Second},
 		"too slow": {reason: "the timeout ends", call: 25 * time.Second, want: "EOF", stopped: 15 * time.Second},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			first := true
 			slow := mutates(func(context.Context, *Request, *Response) error {

@@ -14,7 +14,7 @@ import (
 func TestReady(t *testing.T) {
 	t.Parallel()
 	const never = time.Hour
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		closes   []time.Duration // when the channels do
 		deadline time.Duration   // of the request, 0 for none
@@ -30,8 +30,7 @@ func TestReady(t *testing.T) {
 		},
 		"channel closes": {reason: "at that moment", closes: []time.Duration{1234 * time.Millisecond}, after: 1234 * time.Millisecond},
 		"all channels":   {reason: "the last one counts", closes: []time.Duration{2 * time.Second, time.Second}, after: 2 * time.Second},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			h := &Handler{}
 			var channels []<-chan struct{}

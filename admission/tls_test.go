@@ -46,7 +46,7 @@ func TestServerTLS(t *testing.T) {
 			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
 		}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason        string
 		server        func(*ServerConfig)
 		client        func(*tls.Config)
@@ -94,8 +94,7 @@ func TestServerTLS(t *testing.T) {
 			reason: "of another CA", server: asks(), client: shows(stranger, tls.VersionTLS12),
 			ready: "remote error: tls: ", review: "remote error: tls: ", failed: handshakeStranger,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -107,7 +107,7 @@ func TestWebhook(t *testing.T) {
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		body   string
 		change func(*http.Request)
@@ -247,8 +247,7 @@ func TestWebhook(t *testing.T) {
 			plugin: fakePlugin{ready: func(context.Context) error { return errNotReady }, admit: panics("must not be called")},
 		},
 		"bad patch": {reason: "it cannot be encoded", plugin: mutates(adds("/a", `{`)), want: "v1 uid=u-1 500 InternalError: "},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if tc.plugin == nil {

@@ -17,7 +17,7 @@ import (
 // TestStaticPodIsTheRenderedOne: without options, both are what kustomize makes.
 func TestStaticPodIsTheRenderedOne(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		options  StaticPodOptions
 		rendered []byte
 	}{
@@ -28,8 +28,7 @@ func TestStaticPodIsTheRenderedOne(t *testing.T) {
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-key-file=/etc/kubernetes/pki/sa.pub",
 		}}, []byte(page(t, "rendered/external-signer.yaml"))},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			testutil.Check(t, "rendered and made", readPod(t, tc.rendered), made(t, tc.options))
 		})
@@ -96,7 +95,7 @@ func TestStaticPodRefuses(t *testing.T) {
 	for _, good := range []string{"localhost:5000/kcm:v1.36.3", "registry.k8s.io/kcm" + digest, "kcm:v1.36.3-eks_1" + digest} {
 		made(t, StaticPodOptions{Image: good}) // kube-controller-manager may have it
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		options StaticPodOptions
 		want    string
 	}{
@@ -106,8 +105,7 @@ func TestStaticPodRefuses(t *testing.T) {
 		"HidesOurs":    {StaticPodOptions{Files: []string{"/etc/kubernetes/corp.crt"}}, "our static pod cannot mount /etc/kubernetes"},
 		"Root":         {StaticPodOptions{Files: []string{"/corp.crt"}}, "our static pod cannot mount /, where"},
 		"Mode":         {StaticPodOptions{TokenSecrets: "off"}, `token secrets "off"`},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := StaticPod(tc.options); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want an error about %s", err, tc.want)

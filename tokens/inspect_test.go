@@ -31,7 +31,7 @@ func TestInspect(t *testing.T) {
 	}
 	noKeyID := full
 	noKeyID.KeyID = ""
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		token  string
 		want   tokens.Token
@@ -49,8 +49,7 @@ func TestInspect(t *testing.T) {
 			"jwk, jku and x5u are not looked at", unsigned(`{"alg":"none","jwk":{},"jku":"https://x","x5u":1,"kid":"../../etc/passwd"}`, `{}`),
 			tokens.Token{KeyID: "../../etc/passwd", Algorithm: "none"},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := testutil.Get(tokens.Inspect(tc.token))(t)
 			testutil.Check(t, tc.reason, tc.want, got)
@@ -61,7 +60,7 @@ func TestInspect(t *testing.T) {
 func TestInspectRefuses(t *testing.T) {
 	t.Parallel()
 	object := segment("{}")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		token  string
 	}{
@@ -98,8 +97,7 @@ func TestInspectRefuses(t *testing.T) {
 		"deep nesting":        {"no stack overflow", object + "." + segment(strings.Repeat(`{"a":`, 9_000)) + "."},
 		"deep and closed":     {"no stack overflow", object + "." + segment(strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)) + "."},
 		"too long":            {"64 KiB and a byte", object + "." + segment("{} ") + "." + strings.Repeat("A", 64<<10-8)},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.Inspect(tc.token)
 			if !errors.Is(err, tokens.ErrMalformed) {
@@ -151,7 +149,7 @@ func TestMismatch(t *testing.T) {
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	const plain = "e30.e30.c2lnYQ"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		token  string
 		want   string // "" if it stays as it is
@@ -172,8 +170,7 @@ func TestCanonical(t *testing.T) {
 		"JSON serialization":     {"kube-apiserver refuses what begins with a brace", ` {"payload":"e30.e31.c2lnYQ"}`, ""},
 		"text":                   {"", " CANARY\n", ""},
 		"empty":                  {"", "", ""},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			want := tc.want
 			if want == "" {
@@ -214,7 +211,7 @@ func TestSignedWith(t *testing.T) {
 	impostor := signing.PublicKey{ID: ec.ID, Algorithm: rsa.Algorithm, Key: rsa.Key}
 	token := testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secretName))(t)
 	// TestVerifyLegacyRefuses has the attacks.
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		token   string
 		keys    []signing.PublicKey
 		want    int
@@ -225,8 +222,7 @@ func TestSignedWith(t *testing.T) {
 		"other keys":         {token, []signing.PublicKey{rsa}, 0, tokens.ErrUnknownKey},
 		"no token":           {"CANARY", []signing.PublicKey{ec}, 0, tokens.ErrMalformed},
 		"no ID, wrong keys":  {unsigned(`{"alg":"ES256"}`, "{}"), []signing.PublicKey{rsa, ec}, 0, tokens.ErrBadSignature},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.SignedWith(tc.token, tc.keys)
 			if got != tc.want || !errors.Is(err, tc.wantErr) {

@@ -75,7 +75,7 @@ func TestLegacyRefuses(t *testing.T) {
 		account tokens.Account
 		secret  string
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*request)
 		want   string
@@ -92,8 +92,7 @@ func TestLegacyRefuses(t *testing.T) {
 		"signer error":  {"it is passed on", func(r *request) { r.signer.err = errBoom }, "sign claims: boom", 1},
 		"no header":     {"half a token is none", func(r *request) { r.signer.header = "" }, "empty segment", 1},
 		"no signature":  {"half a token is none", func(r *request) { r.signer.signature = "" }, "empty segment", 1},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := request{fakeSigner{header: "e30", signature: "c2ln"}, tokens.CompatClaims, account, secretName}
 			tc.change(&r)
@@ -109,7 +108,7 @@ func TestLegacyRefuses(t *testing.T) {
 func TestBoundRefuses(t *testing.T) {
 	t.Parallel()
 	good := tokens.BoundRequest{Issuer: "https://issuer", Account: account, Audiences: []string{"probe"}, Lifetime: time.Minute}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*tokens.BoundRequest)
 		want   string
@@ -125,8 +124,7 @@ func TestBoundRefuses(t *testing.T) {
 		"no lifetime":    {"it would have expired", func(r *tokens.BoundRequest) { r.Lifetime = 0 }, "less than a second"},
 		"a moment":       {"it would have expired", func(r *tokens.BoundRequest) { r.Lifetime = time.Second - 1 }, "less than a second"},
 		"no account":     {"it would name nobody", func(r *tokens.BoundRequest) { r.Account = tokens.Account{} }, "the namespace is empty"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			signer := &fakeSigner{header: "e30", signature: "c2ln"}
 			issuer := tokens.NewIssuer(signer, tokens.CompatClaims)

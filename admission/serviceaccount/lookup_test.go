@@ -54,7 +54,7 @@ func TestLookup(t *testing.T) {
 		return func(context.Context, string, string) (bool, error) { return false, err }
 	}
 	createsNothing := func(context.Context, string, string) (bool, error) { return false, nil }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		pod    string // defaultPod if empty
 		// The account named is in the cache, or only at the apiserver.
@@ -160,8 +160,7 @@ func TestLookup(t *testing.T) {
 			reason: "the request's deadline bounds the request to the apiserver", pod: otherPod, silent: true, deadline: 4 * time.Second,
 			want: want{code: 500, message: webDeadline, gets: 1, after: 4 * time.Second},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			w := newWorld()
 			w.ensure, w.err = tc.ensure, tc.apiErr

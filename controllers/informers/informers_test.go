@@ -256,7 +256,7 @@ func TestObserveRootCA(t *testing.T) {
 	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
 	hash := sha256.Sum256([]byte("bundle"))
 	bundle := map[string]string{"ca.crt": "bundle"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		given  corev1.ConfigMap
 		want   RootCA
@@ -294,8 +294,7 @@ func TestObserveRootCA(t *testing.T) {
 		"Immutable": {
 			given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(true)}, want: RootCA{ObjectMeta: meta(), Immutable: true},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			before := tc.given.DeepCopy()
 			got := testutil.Get(observeRootCA(&tc.given))(t)

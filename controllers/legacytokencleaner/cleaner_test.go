@@ -51,7 +51,7 @@ func TestIdle(t *testing.T) {
 func TestARefusingAPI(t *testing.T) {
 	t.Parallel()
 	forbidden, conflict := controllertest.Forbidden("secrets"), controllertest.Conflict("secrets")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason         string
 		verb, resource string
 		answer         error
@@ -83,8 +83,7 @@ func TestARefusingAPI(t *testing.T) {
 			verb: "delete", resource: "secrets", answer: forbidden, marked: true,
 			want: "delete token secret ns/app-token: kube-apiserver answered 403 Forbidden: secrets is forbidden: no",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			secret := tokenSecret()
 			if tc.marked {
@@ -161,7 +160,7 @@ func TestScheduleAcrossAJump(t *testing.T) {
 func TestRunAcrossAJump(t *testing.T) {
 	t.Parallel()
 	beforeMidnight := time.Date(2023, 5, 10, 23, 30, 0, 0, time.UTC)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		secret *corev1.Secret
 		want   map[string]float64
@@ -172,8 +171,7 @@ func TestRunAcrossAJump(t *testing.T) {
 		"ForwardMarked": {
 			reason: "it has not been marked for a whole period", secret: tokenSecret(invalidSince(cutoffDay)),
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, account(), tc.secret, tracking(longAgo))
 			w.Clock.SetTime(beforeMidnight)
@@ -191,7 +189,7 @@ func TestRunAcrossAJump(t *testing.T) {
 func TestClockDiffers(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		renewed []time.Duration // ago
 		want    bool
@@ -205,8 +203,7 @@ func TestClockDiffers(t *testing.T) {
 		"OneDeadNode":    {renewed: []time.Duration{year, time.Second, time.Second}},
 		"MostAreDead":    {reason: "nothing is known", renewed: []time.Duration{year, year, time.Second}, want: true},
 		"OursIsOneOfTwo": {reason: "the other one has the right time", renewed: []time.Duration{0, year}, want: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var renewed []time.Time
 			for _, ago := range tc.renewed {

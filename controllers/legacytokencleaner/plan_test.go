@@ -23,7 +23,7 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	const yesterday = "2023-04-09" // of the cutoff
 	cutoff := noon().Add(-testPeriod)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason       string
 		secret       *corev1.Secret
 		account      *corev1.ServiceAccount // account() if nil
@@ -96,8 +96,7 @@ func TestPlan(t *testing.T) {
 			successor: tokenSecret(renamed("new")), want: remove,
 		},
 		"OwnOfAuto": {reason: "the marker alone does not keep it", secret: tokenSecret(autoCreated), want: mark},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := observed{
 				secret: tokensecrets.Observe(tc.secret), account: cmp.Or(tc.account, account()),

@@ -44,7 +44,7 @@ func TestRun(t *testing.T) {
 	)
 	marks, deletes := []string{"Normal LegacyTokenMarkedInvalid"}, []string{"Normal LegacyTokenDeleted"}
 	tried, readsLive := []string{"Warning InvalidLegacyTokenTried"}, removed[:3]
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		change  func(*Config)
 		objects objects
@@ -149,8 +149,7 @@ func TestRun(t *testing.T) {
 			objects: append(replaced(usedOn(longAgo))[1:], account(unreferencing, referencing("new"))),
 			want:    counts{"not-referenced": 1, "successor": 1},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.change, append(tc.objects, tracking(longAgo))...)
 			w.Live(t, tc.live...)

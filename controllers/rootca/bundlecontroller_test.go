@@ -143,7 +143,7 @@ func TestTheStateCannotBeRead(t *testing.T) {
 	set := func(version string) func(c *cluster) {
 		return func(c *cluster) { c.edit(func(o *corev1.Secret) { o.Data["schema-version"] = []byte(version) }) }
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		begin, end func(*cluster)
 		told       string // the Event
 		published  string // once it can be read
@@ -163,8 +163,7 @@ func TestTheStateCannotBeRead(t *testing.T) {
 			begin: set("2"), end: func(c *cluster) { c.edit(func(o *corev1.Secret) { o.Data = nil }) },
 			told: "run the newer version, or empty the Secret", published: "C",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			c := newCluster(t, "ABC")
 			first := c.start("A", 3*time.Hour)
@@ -329,15 +328,14 @@ func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 func TestOverlapAcrossAJump(t *testing.T) {
 	t.Parallel()
 	const overlap = 2 * time.Hour
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		jump   time.Duration
 		ends   time.Duration
 	}{
 		"Forward": {reason: "shorter by the jump", jump: time.Hour, ends: overlap - time.Hour},
 		"Back":    {reason: "as if it had begun then", jump: -time.Hour, ends: overlap + 10*time.Minute},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			clock, c := testutil.NewJumpingClock(), newCluster(t, "AB")
 			c.clock = clock

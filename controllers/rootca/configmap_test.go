@@ -47,7 +47,7 @@ func TestPlanConfigMap(t *testing.T) {
 	a := newAuthorities(t, "AB")
 	bundle, previous := a.bundle(t, "A"), a.bundle(t, "B")
 	mine := func(changes ...func(*corev1.ConfigMap)) *corev1.ConfigMap { return right("shop", bundle, changes...) }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		gone   bool // the namespace is not Active
 		found  *corev1.ConfigMap
@@ -67,8 +67,7 @@ func TestPlanConfigMap(t *testing.T) {
 		"ImmutableAndWrong": {found: mine(immutable, data("ca.crt", "hello")), bundle: bundle, want: refuse},
 		"Terminating":       {found: mine(terminating, data("ca.crt", "hello")), bundle: bundle},
 		"Nothing":           {reason: "there is no root CA"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var found *informers.RootCA
 			if tc.found != nil {
@@ -118,7 +117,7 @@ func TestParseBundle(t *testing.T) {
 	garbage := encode("CERTIFICATE", []byte("no DER"))
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 	comment := []byte("\n# made by kubeadm\n")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		pem     []byte
 		refused string // what the error must say; "" if the bundle is good
@@ -150,8 +149,7 @@ func TestParseBundle(t *testing.T) {
 			reason: "everybody who may read a token Secret would have it",
 			pem:    join(one, testkeys.P256()), refused: "private key",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			given := bytes.Clone(tc.pem)
 			got, err := ParseBundle(given)

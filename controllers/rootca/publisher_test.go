@@ -112,7 +112,7 @@ func TestPublish(t *testing.T) {
 	shop := func(changes ...func(*corev1.ConfigMap)) []runtime.Object {
 		return []runtime.Object{active("shop"), right("shop", bundle, changes...)}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		objects  []runtime.Object
 		failures []error
@@ -147,8 +147,7 @@ func TestPublish(t *testing.T) {
 			reason: "the watch is about to say so", objects: shop(), failures: []error{controllertest.NotFound("configmaps")},
 			do: func(w *world) { w.edit("shop", emptied) }, want: []string{"update shop"}, wrong: true,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			w := prepare(t, a, bundle, tc.objects...)
 			for _, verb := range []string{"create", "update"} {
@@ -242,7 +241,7 @@ func TestAnotherWriterIsDamped(t *testing.T) {
 		w.Live(w.t, object)
 		return true, object, nil
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		verb   string
 		answer func(*world, *corev1.ConfigMap) (bool, runtime.Object, error) // to our writes in shop
@@ -275,8 +274,7 @@ func TestAnotherWriterIsDamped(t *testing.T) {
 				return store(w, sent)
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			w := newWorld(t, "A", active("shop"), active("other"))
 			testutil.Check(t, "requests at first", []string{"create other", "create shop"}, w.requests())

@@ -18,7 +18,7 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(t, "ABCD")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		file    string
 		known   string // "-" or current, then previous with their end
@@ -76,8 +76,7 @@ func TestPlan(t *testing.T) {
 		"AllOfThemChange": {
 			file: "CD", known: "AB", published: "CDAB", state: "CD AB@1h0m0s", began: "AB",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			file, overlap := a.bundle(t, tc.file), cmp.Or(tc.overlap, time.Hour)
 			if tc.off {
@@ -155,7 +154,7 @@ func TestReadingADamagedState(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(t, "ABC")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		change  func(map[string][]byte)
 		want    string
@@ -184,8 +183,7 @@ func TestReadingADamagedState(t *testing.T) {
 			reason: "by hand", change: func(d map[string][]byte) { d["until"] = []byte("2026-11-21T10:05:00.5+02:00") },
 			want: "B A@5m1s",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			data := a.state(t, "B A@20m", now).encode()
 			tc.change(data)

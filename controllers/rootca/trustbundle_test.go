@@ -149,7 +149,7 @@ func TestTrustBundle(t *testing.T) {
 	stays := ": it stays, and Pods trust it for kube-apiserver until it is deleted"
 	type objects = []runtime.Object
 	creates, deletesA, all := []string{"create B"}, []string{"delete A [uid-A 7]"}, []string{"B=B"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		objects objects
 		first   []string // requests at once
@@ -181,8 +181,7 @@ func TestTrustBundle(t *testing.T) {
 			reason: "its name is not that of its content", objects: objects{edited(a.bundleOf(kcm, "A", 1), "C")}, first: creates,
 			live: []string{"A=C", "B=B"}, events: []string{"A" + foreign + "A of kube-controller-manager" + stays},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			w := prepareTrust(t, a, a.bundle(t, "B"), tc.objects...)
 			w.run(t)
@@ -313,7 +312,7 @@ func TestTrustBundleWithoutAPI(t *testing.T) {
 func TestTrustBundleRefused(t *testing.T) {
 	t.Parallel()
 	invalid := apierrors.NewInvalid(schema.GroupKind{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}, "x", nil)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		err    error
 		events []string
 	}{
@@ -324,8 +323,7 @@ func TestTrustBundleRefused(t *testing.T) {
 			`B: Warning TrustBundleRefused: ClusterTrustBundle.certificates.k8s.io "x" is invalid`,
 		}},
 		"AlreadyThere": {controllertest.AlreadyExists("clustertrustbundles"), nil},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			a := newAuthorities(t, "AB")
 			w := prepareTrust(t, a, a.bundle(t, "B"), a.bundleOf("sa-controller-manager", "A", 1))

@@ -76,7 +76,7 @@ func creates(accounts ...string) []string {
 func TestSync(t *testing.T) {
 	t.Parallel()
 	forbidden := controllertest.Forbidden("serviceaccounts")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		names    []string // default if there are none
 		objects  []runtime.Object
@@ -111,8 +111,7 @@ func TestSync(t *testing.T) {
 			failures: []error{forbidden, nil, forbidden, nil},
 			want:     creates("shop/builder", "shop/default", "shop/default", "shop/default"),
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -152,14 +151,13 @@ func TestAccountsComeBack(t *testing.T) {
 // Somebody deletes the account while the watch is interrupted, which shows neither then.
 func TestAnAccountThatIsNeverShown(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		answer error
 		after  time.Duration
 	}{
 		"Created":       {nil, requeueAfter},
 		"AlreadyExists": {controllertest.AlreadyExists("serviceaccounts"), uncachedRecheck},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -201,7 +199,7 @@ func TestEnsure(t *testing.T) {
 	boom := apierrors.NewGenericServerResponse(http.StatusInternalServerError, "create", resource, "default", "boom", 0, true)
 	forbidden := controllertest.Forbidden("namespaces")
 	asked := []string{"get namespaces shop"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		template *accounttemplate.Template
 		name     string // default if empty
@@ -226,8 +224,7 @@ func TestEnsure(t *testing.T) {
 		"Forbidden": {
 			reason: "never without its fields", template: template, unread: forbidden, requests: asked, err: forbidden.Error(),
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := controllertest.NewWorld(time.Time{})

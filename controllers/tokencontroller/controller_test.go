@@ -60,7 +60,7 @@ func TestCountSecondController(t *testing.T) {
 	}
 	another := func(secret *corev1.Secret) { secret.UID = "another" }
 	noRootCA := func(w *world) { w.RootCA.Set(nil) }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason        string
 		before, after changes
 		do            func(*world)
@@ -85,8 +85,7 @@ func TestCountSecondController(t *testing.T) {
 		"RootCAEmptied":     {reason: "that asks for a new one", before: changes{ours, rightCA}, after: changes{ours}},
 		"NoRootCA":          {reason: "we write none", before: changes{ours, rightCA}, after: changes{ours, wrongCA}, do: noRootCA},
 		"Both":              {before: changes{rightCA}, after: changes{wrongCA, theirs}, want: counts{filled: 1, replaced: 1}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			if tc.do != nil {

@@ -47,7 +47,7 @@ func TestSyncReferences(t *testing.T) {
 		many[i] = fmt.Sprintf("app-token-many%d", i)
 	}
 	type secrets = []*corev1.Secret
-	tests := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		deleted secrets // as the watch has shown
 		account *corev1.ServiceAccount
@@ -120,8 +120,7 @@ func TestSyncReferences(t *testing.T) {
 		},
 		"SweptButNobodys": {reason: "a user may list a Secret that is yet to come", account: account(referencing(ours))},
 		"NoName":          {reason: "no request can be made of it", account: account(listed(meta.FieldManager, "no/name"))},
-	}
-	for name, tc := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.account)
 			w.Cache(t, tc.account)

@@ -28,7 +28,7 @@ func TestSyncSecret(t *testing.T) {
 	const fills = "patch secrets token [uid-token 20] for app/uid-app"
 	const everything = fills + " ca.crt namespace token"
 	boom, conflict := errors.New("boom"), controllertest.Conflict("secrets")
-	tests := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		change   func(*corev1.Secret)   // of an empty Secret token
 		filled   bool                   // before that
@@ -114,8 +114,7 @@ func TestSyncSecret(t *testing.T) {
 		"LookupError": {
 			uncached: true, reason: "no answer is not a no", filled: true, fails: "get", answer: boom, want: []string{asksAccount}, err: boom,
 		},
-	}
-	for name, tc := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			secret := tokenSecret("token")
 			if tc.filled {

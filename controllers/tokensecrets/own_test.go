@@ -52,7 +52,7 @@ func TestOwn(t *testing.T) {
 		return nil
 	}
 	type list = []*TokenSecret
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason     string
 		references string
 		secrets    list
@@ -79,8 +79,7 @@ func TestOwn(t *testing.T) {
 			reason: "a re-issued Secret gives way, or it would stay forever", references: "replaced b",
 			secrets: list{secretOf("replaced", createdAt(1), ours), secretOf("b", createdAt(2), ours)}, want: "b",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // whatever their order
 				got := ""

@@ -60,7 +60,7 @@ func TestWrittenReferences(t *testing.T) {
 	const kcm = "kube-controller-manager"
 	const two = `{"f:secrets":{".":{},"k:{\"name\":\"robot-token-aaaaa\"}":{},"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`
 	type list = []metav1.ManagedFieldsEntry
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		entries list
 		want    bool
@@ -92,8 +92,7 @@ func TestWrittenReferences(t *testing.T) {
 				wrote(kcm, `{"f:imagePullSecrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}},"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			has := account(tc.entries...)
 			testutil.Check(t, tc.reason, tc.want, WrittenReferences(has.ManagedFields).Has("robot-token-x2x9z"))
@@ -119,7 +118,7 @@ func TestTokenWriter(t *testing.T) {
 		return entry
 	}
 	type list = []metav1.ManagedFieldsEntry
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		has    list
 		want   string
@@ -135,8 +134,7 @@ func TestTokenWriter(t *testing.T) {
 		},
 		"NoTime":   {has: list{wrote("somebody", token)}, want: "somebody"},
 		"OtherKey": {has: list{at(wrote("early", token), 1), at(wrote("late", onlyCA), 2)}, want: "early"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.has}}
 			testutil.Check(t, tc.reason, tc.want, Observe(secret).TokenWriter)

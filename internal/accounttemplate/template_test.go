@@ -89,7 +89,7 @@ func TestNeedsLabels(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	rules := func(text string) string { return "{schemaVersion: 1, rules: [" + text + "]}" }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		data string
 		want []string
 	}{
@@ -111,8 +111,7 @@ func TestParseRefuses(t *testing.T) {
 				`rules[0].namespaceSelector.matchExpressions[0].operator: Invalid value: "is"`,
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			template, err := Parse([]byte(tc.data))

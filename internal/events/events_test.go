@@ -119,11 +119,10 @@ func TestEventsReachTheAPI(t *testing.T) {
 // object may use up their budget.
 func TestAFloodDropsNoOtherReason(t *testing.T) {
 	t.Parallel()
-	cases := map[string]func(i int) string{
+	for name, note := range map[string]func(i int) string{
 		"OneNote":   func(int) string { return "flood" },
 		"ManyNotes": func(i int) string { return fmt.Sprint("flood ", i) },
-	}
-	for name, note := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -151,11 +150,10 @@ func TestAFloodDropsNoOtherReason(t *testing.T) {
 // of all others.
 func TestARefusedEventHoldsNoOtherUp(t *testing.T) {
 	t.Parallel()
-	cases := map[string]error{
+	for name, refusal := range map[string]error{
 		"WebhookIsDown": apierrors.NewInternalError(errors.New("failed calling webhook")),
 		"NoPermission":  apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "a", errors.New("no rule")),
-	}
-	for name, refusal := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -202,11 +200,10 @@ func TestTheEndSendsWhatIsQueued(t *testing.T) {
 // TestNobodyWaitsForTheAPI: neither do callers, nor does the end for longer than it may.
 func TestNobodyWaitsForTheAPI(t *testing.T) {
 	t.Parallel()
-	cases := map[string]func(released <-chan struct{}) error{
+	for name, answer := range map[string]func(released <-chan struct{}) error{
 		"Hangs":   func(released <-chan struct{}) error { <-released; return context.Canceled },
 		"Refuses": func(<-chan struct{}) error { return errors.New("connection refused") },
-	}
-	for name, answer := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -234,14 +231,13 @@ func TestNobodyWaitsForTheAPI(t *testing.T) {
 func TestLongNotesAreCut(t *testing.T) {
 	t.Parallel()
 	const head = "a: Warning Refused: "
-	cases := map[string]struct{ note, want string }{
+	for name, tc := range map[string]struct{ note, want string }{
 		"Fits":        {note: strings.Repeat("x", 1024), want: strings.Repeat("x", 1024)},
 		"TooLong":     {note: strings.Repeat("x", 1025), want: strings.Repeat("x", 1021) + "..."},
 		"InAnEmoji":   {note: strings.Repeat("🔑", 300), want: strings.Repeat("🔑", 255) + "..."},
 		"NotAFormat":  {note: "100%s of %d", want: "100%s of %d"},
 		"BetweenThem": {note: "x" + strings.Repeat("ä", 600), want: "x" + strings.Repeat("ä", 510) + "..."},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			told := &testutil.EventLog{}
 			NewRecorderTo(told).Warn(secret("a"), "Refused", tc.note)

@@ -37,7 +37,7 @@ func TestFence(t *testing.T) {
 	t.Parallel()
 	const deadline = 10 * time.Second
 	held, free := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}, resourcelock.LeaderElectionRecord{}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		jump    time.Duration // of the time of day, once the lease is had
 		steps   func(lock *fencedLock, inner *recordingLock)
@@ -96,8 +96,7 @@ func TestFence(t *testing.T) {
 			expired: deadline,
 			holders: []string{"us"},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			inner, clock := &recordingLock{}, testutil.NewJumpingClock()
 			lock := &fencedLock{Interface: inner, deadline: deadline, now: clock.Now}
@@ -135,7 +134,7 @@ func TestFencedWrites(t *testing.T) {
 	always := func(answer bool) func(context.Context) context.Context {
 		return func(ctx context.Context) context.Context { return fenced(ctx, func() bool { return answer }) }
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		method  string
 		with    func(context.Context) context.Context
@@ -151,8 +150,7 @@ func TestFencedWrites(t *testing.T) {
 			reason: "as internal/reconcile makes the context of a sync", method: http.MethodDelete, refused: true,
 			with: func(ctx context.Context) context.Context { return context.WithoutCancel(always(true)(ctx)) },
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			base, body := &roundTripper{}, &closing{Reader: strings.NewReader("{}")}
 			request := testutil.Get(http.NewRequestWithContext(tc.with(t.Context()), tc.method, "https://localhost/", body))(t)

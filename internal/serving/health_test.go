@@ -35,7 +35,7 @@ func TestHealth(t *testing.T) {
 		passing("caches", "4 synced"), failing("signing-key", "old key signs", "new key not accepted"),
 		failing("leader", "", "lost\nand found\n"),
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason      string
 		live, ready []Check
 		method      string
@@ -79,8 +79,7 @@ func TestHealth(t *testing.T) {
 		"OneUnknown": {ready: ready, target: "/readyz/nope", wantCode: 404, wantBody: "404 page not found\n"},
 		"Head":       {live: live, method: http.MethodHead, target: "/livez", wantCode: 200, wantBody: "ok"},
 		"Post":       {live: live, method: http.MethodPost, target: "/livez", wantCode: 405, wantBody: "method not allowed\n"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			method := tc.method

@@ -98,7 +98,7 @@ func TestServerRefusesOldTLS(t *testing.T) {
 // real kube-apiserver have the rest.
 func TestWhatIsOpen(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason      string
 		allow       []string
 		noProfiling bool
@@ -120,8 +120,7 @@ func TestWhatIsOpen(t *testing.T) {
 				"/debug/pprof/": 200, "/debug/flags/v": 404, "/nothing": 404,
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, _ := serve(t, []Check{passing("ping", "")}, func(o *Config) {

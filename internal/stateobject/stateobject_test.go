@@ -13,7 +13,7 @@ import (
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, version string
 		absent          bool
 		unknown         string // what the error must say
@@ -26,8 +26,7 @@ func TestVersion(t *testing.T) {
 		"Word":     {reason: "no release writes it", version: "one", damage: "schema-version is no version"},
 		"Spaced":   {reason: "no release writes it", version: "1\n", damage: "schema-version is no version"},
 		"Zero":     {reason: "the first one is 1", version: "0", damage: "schema-version is no version"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			texts, bytes := map[string]string{VersionKey: tc.version}, map[string][]byte{VersionKey: []byte(tc.version)}
 			if tc.absent {

@@ -47,7 +47,7 @@ const (
 
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		url    string
 		method string
@@ -85,8 +85,7 @@ func TestSilence(t *testing.T) {
 		"Failed":  {url: streaming, err: errors.New("no route"), after: time.Hour},
 		"List":    {url: "https://api/api/v1/secrets", after: time.Hour},
 		"NotGet":  {url: streaming, method: http.MethodPost, after: time.Hour},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -156,7 +155,7 @@ func TestFailures(t *testing.T) {
 	const list = "https://api/api/v1/secrets?resourceVersion=0&limit=500&fieldSelector=type%3Dx"
 	const other = "https://api/api/v1/secrets?fieldSelector=type%3Dx"
 	const status = `{"kind":"Status","apiVersion":"v1","message":"storage is (re)initializing: cannot decrypt","code":429}`
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		url     string
 		answers []server
@@ -178,8 +177,7 @@ func TestFailures(t *testing.T) {
 		"Newest": {
 			url: streaming, answers: []server{{status: 403}, {err: errors.New("no route")}}, want: "no route",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tracker := New(clock.RealClock{}, Limit)

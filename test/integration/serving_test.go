@@ -47,7 +47,7 @@ func TestWhoMayRead(t *testing.T) {
 	c.CreateAccount(t, namespace, scraper)
 	mayRead(t, c, reader, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: reader})
 	mayRead(t, c, scraper, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: scraper})
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason             string
 		config             *rest.Config
 		protected, allowed int
@@ -64,8 +64,7 @@ func TestWhoMayRead(t *testing.T) {
 		},
 		"Certificate": {config: userConfig(t, c, reader), protected: 200, allowed: 200},
 		"Masters":     {config: c.Config(), protected: 200, allowed: 200},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			check := func(want int, paths []string) {
 				for _, path := range paths {

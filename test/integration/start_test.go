@@ -122,7 +122,7 @@ func TestElsewhere(t *testing.T) {
 		APIGroups: []string{"rbac.authorization.k8s.io", "coordination.k8s.io", "admissionregistration.k8s.io"}, Verbs: []string{"get"},
 		Resources: []string{"clusterrolebindings", "leases", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
 	})
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		rules  []rbacv1.PolicyRule
 		code   int
@@ -146,8 +146,7 @@ func TestElsewhere(t *testing.T) {
 			want: map[string]string{"ok": "token webhook namespaces trust-bundle secrets references",
 				"skipped": "keys apiservers key-rings permissions policy control-plane"},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			kubeconfig, _, err := c.Identity(name)
 			testutil.Must(t, err)
@@ -234,7 +233,7 @@ func TestPlugin(t *testing.T) {
 
 	const inContext = "--context=real"
 	key := "--service-account-private-key-file=" + c.SigningKeyFile()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		args    []string
 		input   string
 		code    int
@@ -261,8 +260,7 @@ func TestPlugin(t *testing.T) {
 			args: []string{"audit", "--token=secret"}, code: 1, texts: []string{"unknown flag: --token", "See 'kubectl sa-tokens audit --help'"},
 		},
 		"away": {args: []string{"audit"}, code: 1, texts: []string{"127.0.0.1:1: connect: connection refused"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := kubectl(t, tc.input, append([]string{"sa-tokens"}, tc.args...)...).ExpectCode(t, tc.code).ExpectTexts(t, tc.texts...)
 			if tc.without != "" && strings.Contains(got.Stdout, tc.without) {

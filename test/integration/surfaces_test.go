@@ -77,7 +77,7 @@ func TestSurfaces(t *testing.T) {
 	s.await(t, findings{Skipped: without})
 	const shop = "--namespace=shop"
 	whole := t
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		breaks, repairs func(*testing.T)
 		want            findings
 		alert, series   string  // that the alert asks about
@@ -166,8 +166,7 @@ func TestSurfaces(t *testing.T) {
 				Doctor: []string{"apiserver-stock", "controller-manager-stock"}, Skipped: []string{"apiservers", "secrets"},
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		clean := t.Run(name, func(t *testing.T) {
 			began, before := time.Now(), s.value(t, tc.series)
 			tc.breaks(t)

@@ -35,7 +35,7 @@ func TestKubeAPIServerTakesTheManifests(t *testing.T) {
 	w := &world{testcluster.Shared(t)}
 	root := testutil.Get(filepath.Abs("../../manifests"))(t)
 	w.kubectl(t, "apply", "--server-side", "-f", in(root, "overlays/deployment/namespace.yaml"))
-	cases := map[string][]string{
+	for name, source := range map[string][]string{
 		"Permissions":        {"-k", in(root, "permissions")},
 		"Deployment":         {"-k", in(root, "overlays/deployment")},
 		"RenderedDeployment": {"-f", in(root, "rendered/deployment.yaml")},
@@ -43,8 +43,7 @@ func TestKubeAPIServerTakesTheManifests(t *testing.T) {
 		"Policy":             {"-k", in(root, "policies/default-account-tokens")},
 		"StaticPod":          {"-f", in(root, "rendered/static-pod.yaml")},
 		"HostBinary":         {"-f", in(root, "rendered/static-pod-host-binary.yaml")},
-	}
-	for name, source := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out := w.kubectl(t, append([]string{"apply", "--server-side", "--dry-run=server", "--validate=strict"}, source...)...)

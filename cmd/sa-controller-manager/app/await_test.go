@@ -86,7 +86,7 @@ func TestAwaitAPIServer(t *testing.T) {
 	failed := func(retryIn string) string {
 		return notYet(retryIn, `Get "https://apiserver/version": connection refused`)
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		answers []roundTrip
 		want    contact
@@ -113,8 +113,7 @@ func TestAwaitAPIServer(t *testing.T) {
 				notYet("500ms", "read /version: invalid character '<' looking for beginning of value"), connected,
 			}},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			got := try(t.Context(), t, tc.answers...)
 			testutil.Check(t, tc.reason+": contact", tc.want, got, cmp.AllowUnexported(contact{}))

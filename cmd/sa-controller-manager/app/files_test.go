@@ -95,7 +95,7 @@ func TestOpenFilesRefuses(t *testing.T) {
 	const privateKey, verifyKey, rootCA = "--service-account-private-key-file", "--service-account-key-file", "--root-ca-file"
 	missing, public := filepath.Join(t.TempDir(), "missing"), testutil.WriteFile(t, "sa.pub", testkeys.P256())
 	inKubeconfig := rest.TLSClientConfig{CAFile: missing}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		flag   string // that the error names
 		path   string
 		args   []string // before the flag
@@ -108,8 +108,7 @@ func TestOpenFilesRefuses(t *testing.T) {
 		"KeyAsRootCA":      {flag: rootCA, path: testutil.WriteFile(t, "ca.crt", testkeys.P256()), want: "at least one certificate"},
 		"FlagBeatsInline":  {flag: rootCA, path: missing, config: rest.TLSClientConfig{CAData: cert}, want: "no such file"},
 		"PathInKubeconfig": {flag: "certificate-authority of the kubeconfig", path: missing, config: inKubeconfig, want: "no such file"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args := tc.args
@@ -132,7 +131,7 @@ func TestRootCASource(t *testing.T) {
 	ofFlag, inline, ofPath := certificatePEM(t), certificatePEM(t), certificatePEM(t)
 	flagFile, pathFile := testutil.WriteFile(t, "flag.crt", ofFlag), testutil.WriteFile(t, "path.crt", ofPath)
 	path, both := rest.TLSClientConfig{CAFile: pathFile}, rest.TLSClientConfig{CAData: inline, CAFile: pathFile}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		flag   string
 		config rest.TLSClientConfig
@@ -144,8 +143,7 @@ func TestRootCASource(t *testing.T) {
 		"Path":    {reason: "of the kubeconfig; KCM does not read this one", config: path, want: ofPath, file: pathFile},
 		"Both":    {reason: "client-go prefers the inline CA", config: both, want: inline},
 		"Flag":    {reason: "beats both", flag: flagFile, config: both, want: ofFlag, file: flagFile},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := &rest.Config{TLSClientConfig: tc.config}

@@ -19,7 +19,7 @@ func TestClientCertificate(t *testing.T) {
 	testutil.Must(t, err)
 	certificate := certificatePEM(t)
 	file := testutil.WriteFile(t, "client.pem", append(testkeys.P256(), certificate...))
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		tls     rest.TLSClientConfig
 		follows string
 		none    bool
@@ -37,8 +37,7 @@ func TestClientCertificate(t *testing.T) {
 			tls: rest.TLSClientConfig{CertData: testkeys.P256()},
 			err: "client-certificate-data of the kubeconfig: want PEM of a certificate",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := openClientCertificate(&rest.Config{TLSClientConfig: tc.tls})
 			if err != nil || tc.err != "" {

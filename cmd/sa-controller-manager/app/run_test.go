@@ -19,15 +19,14 @@ import (
 // TestSetGCPercent changes a setting of the whole process, so it runs alone.
 func TestSetGCPercent(t *testing.T) {
 	const before = 123
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		gogc, limit string
 		want        int
 	}{
 		"ByDefault":      {want: heapGrowth},
 		"WithGOGC":       {gogc: "100", want: before},
 		"WithGOMEMLIMIT": {limit: "64MiB", want: before},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GOGC", tc.gogc)
 			t.Setenv("GOMEMLIMIT", tc.limit)

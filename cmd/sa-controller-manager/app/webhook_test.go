@@ -24,15 +24,14 @@ import (
 
 func TestWebhookCallersHosts(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		args []string
 		want []string
 	}{
 		"None":    {},
 		"URL":     {args: []string{"--webhook-registration=url", "--webhook-url-host=10.0.0.1"}, want: []string{"10.0.0.1"}},
 		"Service": {args: []string{"--webhook-registration=service"}, want: certs.ServiceHosts("kube-system", "sa-controller-manager")},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := parse(t, tc.args...).Webhook
 			testutil.Check(t, "hosts", tc.want, callersHosts(&o))
@@ -95,7 +94,7 @@ func TestWebhookCallers(t *testing.T) {
 
 func TestAnyReplicaProves(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason       string
 		registration registration.Mode
 		certFile     string
@@ -111,8 +110,7 @@ func TestAnyReplicaProves(t *testing.T) {
 			reason:       "a Service leads to this cluster's replicas",
 			registration: registration.Service, certFile: "tls.crt", want: true,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := options.Webhook{Registration: tc.registration, CertFile: tc.certFile}
 			testutil.Check(t, tc.reason, tc.want, anyReplicaProves(&o))

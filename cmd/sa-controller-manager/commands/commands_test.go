@@ -41,7 +41,7 @@ const seeHelp = "See 'sa-controller-manager --help' for usage.\n"
 
 func TestCommandRefuses(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		args   []string
 		want   string
@@ -73,8 +73,7 @@ func TestCommandRefuses(t *testing.T) {
 				"  --token-secrets \"maybe\" must be one of \"auto\", \"manual\"\n" +
 				"  --secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port\n" + seeHelp,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			want := clitest.Outcome{Code: 1, Stderr: tc.want}
 			testutil.Check(t, tc.reason+"\noutcome", want, command(t, tc.args...))
@@ -95,7 +94,7 @@ func TestCommandRefusesContents(t *testing.T) {
 		content = " has the content of a PEM file or of a kubeconfig in it and must have the path of the file"
 		lines   = " has several lines and must have one, a path if a file is meant"
 	)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		args   []string
 		want   string
@@ -129,8 +128,7 @@ func TestCommandRefusesContents(t *testing.T) {
 		"KubeconfigOfToken": {
 			args: []string{"doctor", "--kubeconfig", "users:\n- user:\n    token: " + token}, want: "--kubeconfig" + lines,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := command(t, tc.args...)
 			want := clitest.Outcome{Code: 1, Stderr: "Error: " + tc.want + "; other users of this machine may have seen what was given\n" + seeHelp}
@@ -142,7 +140,7 @@ func TestCommandRefusesContents(t *testing.T) {
 // Setting up logging changes the process, so this test and its cases have it to
 // themselves: they run before the parallel ones.
 func TestCommandRuns(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		args     []string
 		fails    error
@@ -163,8 +161,7 @@ func TestCommandRuns(t *testing.T) {
 			wantCode: 1,
 			wantLog:  `"msg"="Command failed" "error"="boom"`,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Cleanup(func() {
 				testutil.Must(t, logsapi.ResetForTest(nil))
@@ -192,7 +189,7 @@ func TestCommandRuns(t *testing.T) {
 
 func TestCommandPrints(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		args []string
 		want string
 	}{
@@ -204,8 +201,7 @@ func TestCommandPrints(t *testing.T) {
 		"Completion":        {[]string{"completion", "bash"}, "# bash completion V2 for sa-controller-manager"},
 		"CompleteCommand":   {[]string{"__complete", "vers"}, "version\tPrint the version\n"},
 		"CompleteChoice":    {[]string{"__complete", "--token-secrets", ""}, "auto\nmanual\n:4\n"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := command(t, tc.args...)
 			if got.Code != 0 || !strings.HasPrefix(got.Stdout, tc.want) {

@@ -89,7 +89,7 @@ func TestJudgeCall(t *testing.T) {
 	begun := time.Unix(1000, 0)
 	second := func(n int) time.Time { return begun.Add(time.Duration(n) * time.Second) }
 	refused, bare := errors.New("refused"), "token"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		call    workload.Call
 		excuses []*Interval
@@ -120,8 +120,7 @@ func TestJudgeCall(t *testing.T) {
 			reason: "nothing else may let it in", call: workload.Call{Begun: second(5), Ended: second(6), Unwanted: true},
 			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := JudgeCall(tc.call, tc.excuses); (got != "") != tc.want {
@@ -150,7 +149,7 @@ func TestJudgeReissue(t *testing.T) {
 		}
 		return s
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason     string
 		secrets    []*corev1.Secret
 		references []string
@@ -174,8 +173,7 @@ func TestJudgeReissue(t *testing.T) {
 			}()},
 			references: []string{"b", "a"}, want: 1,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app", UID: "app-uid"}}
@@ -205,7 +203,7 @@ func TestKeyRing(t *testing.T) {
 	for _, key := range []*ecdsa.PrivateKey{active, retired} {
 		ring.Keys[idOf(t, key)] = key.Public()
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		token  string
 		good   bool
@@ -217,8 +215,7 @@ func TestKeyRing(t *testing.T) {
 		"NoKeyID":      {token: signedBy(t, active, "ES256", "")},
 		"Algorithm":    {reason: "the hash is not that of the curve", token: signedBy(t, active, "RS256", idOf(t, active))},
 		"NoToken":      {token: "nothing"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if err := ring.Verify(tc.token); (err == nil) != tc.good {

@@ -96,7 +96,7 @@ func refer(now Snapshot, secret, manager string) {
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		spoil  func(Snapshot, workload.Model)
 		want   []int // promises, in the order in which they are found to be broken
@@ -197,8 +197,7 @@ func TestJudge(t *testing.T) {
 			},
 			want: []int{1},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now, model := settled()

@@ -30,7 +30,7 @@ func TestCanaryFinds(t *testing.T) {
 	rsaKey := testkeys.RSA2048()
 	_, encoded, _ := bytes.Cut(whole, []byte("\n")) // without the words before it
 	der, _ := pem.Decode(rsaKey)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, text string
 		want         bool
 	}{
@@ -55,8 +55,7 @@ func TestCanaryFinds(t *testing.T) {
 		"Bytes":     {reason: "%v of bytes", text: fmt.Sprint(number), want: true},
 		"PublicKey": {reason: "is no secret", text: publicText(t, rsaKey), want: false},
 		"KeyLabel":  {text: "found -----BEGIN EC PRIVATE KEY-----", want: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var c Canary

@@ -19,7 +19,7 @@ func TestParseControllers(t *testing.T) {
 		cleaner  = LegacyServiceAccountTokenCleaner
 		bundles  = ClusterTrustBundlePublisher
 	)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason    string
 		selectors string
 		want      []string
@@ -47,8 +47,7 @@ func TestParseControllers(t *testing.T) {
 		},
 		"NoneAfterAll": {selectors: "*,-*"},
 		"NoneButOne":   {selectors: "-*,serviceaccount", want: []string{accounts}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var selectors []string
 			if tc.selectors != "" {
@@ -69,15 +68,14 @@ func TestParseControllers(t *testing.T) {
 
 func TestParseControllersRefusesUnknownNames(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		selectors []string
 		want      string
 	}{
 		"One":       {[]string{"*", "foo"}, `"foo" is not in the list of known controllers. Run here: `},
 		"Several":   {[]string{"foo", "serviceaccount", "-bar"}, `"foo", "bar" are not in the list of known controllers. `},
 		"EmptyName": {[]string{"*", ""}, `"" is not in the list`},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseControllers(tc.selectors)
 			if err == nil {

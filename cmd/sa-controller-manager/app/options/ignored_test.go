@@ -11,7 +11,7 @@ import (
 
 func TestIgnoredFlags(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		args   []string
 		given  []string
@@ -30,8 +30,7 @@ func TestIgnoredFlags(t *testing.T) {
 			reason: "KCM takes it and does not show it",
 			args:   []string{"--allow-untagged-cloud"}, given: []string{"allow-untagged-cloud"},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := parse(t, tc.args...)
 			testutil.Check(t, tc.reason+"\ngiven", tc.given, o.Ignored.Given)

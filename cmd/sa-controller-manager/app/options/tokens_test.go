@@ -13,7 +13,7 @@ import (
 // given wins over what follows from another flag.
 func TestAutoExcluded(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		args   []string
 		want   []string
@@ -29,8 +29,7 @@ func TestAutoExcluded(t *testing.T) {
 		},
 		"PodsAreProjected":   {args: []string{"--pod-token=projected"}, want: []string{"kube-system", "kube-public", "kube-node-lease"}},
 		"WordsAsUnderscores": {args: []string{"--token_secrets_excluded_namespaces=infra", "--pod_token=secret"}, want: []string{"infra"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			testutil.Check(t, tc.reason, tc.want, parse(t, tc.args...).AutoExcluded())
 		})

@@ -21,7 +21,7 @@ func TestValidate(t *testing.T) {
 	t.Parallel()
 	const signer = "--external-signer-socket=/x --service-account-private-key-file=k --service-account-issuer=a "
 	long := "/" + strings.Repeat("x", 103)
-	cases := map[string][]string{
+	for line, want := range map[string][]string{
 		// The connection.
 		"--kube-api-qps=nan": {"--kube-api-qps NaN must be a finite number; -1 means no limit"}, // pflag takes nan and inf for a float
 		"--kube-api-qps=0 --kube-api-burst=0 --kube-api-content-type=": {}, // client-go's defaults, as in KCM
@@ -218,8 +218,7 @@ func TestValidate(t *testing.T) {
 			"--webhook-port -1 must be between 0 and 65535, inclusive; 0 disables the webhook",
 			`--logging-format "x" must be one of "text", "json"`,
 		},
-	}
-	for line, want := range cases {
+	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			testutil.Check(t, "problems", want, texts(parse(t, strings.Split(line, " ")...).Validate()), cmpopts.EquateEmpty())

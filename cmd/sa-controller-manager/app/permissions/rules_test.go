@@ -48,7 +48,7 @@ func TestRulesFollowFlags(t *testing.T) {
 	t.Parallel()
 	noKeyRing := func(o *options.Options) { o.Keys.KeyRing, o.Keys.PrivateKeyFile = "", "sa.key" }
 	manual := func(o *options.Options) { o.Tokens.TokenSecrets = options.TokenSecretsManual }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*options.Options)
 		gone   []string
@@ -76,8 +76,7 @@ func TestRulesFollowFlags(t *testing.T) {
 			"get leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := everything(t)
@@ -122,7 +121,7 @@ func TestStaticRegistration(t *testing.T) {
 // the role of that one.
 func TestUnusualRules(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*options.Options)
 		want   []string
@@ -149,8 +148,7 @@ func TestUnusualRules(t *testing.T) {
 			"common: create events", "common: patch events", "serviceaccount: create serviceaccounts", "serviceaccount: list namespaces",
 			"serviceaccount: list serviceaccounts", "serviceaccount: watch namespaces", "serviceaccount: watch serviceaccounts",
 		}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := nothing()

@@ -19,7 +19,7 @@ import (
 func TestCheckUser(t *testing.T) {
 	t.Parallel()
 	accesses := []Access{{Verb: "get", Resource: "serviceaccounts/token"}, {Verb: "get", Path: "/x"}}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, asker, user string
 		wantGroups          []string
 	}{
@@ -28,8 +28,7 @@ func TestCheckUser(t *testing.T) {
 			"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ours",
 		}},
 		"Itself": {"the API server knows its groups", "someone", "someone", nil},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset()
 			// Whatever is asked for is not granted.

@@ -146,7 +146,7 @@ func TestWatcherPassesWhatItCannotKnow(t *testing.T) {
 func TestGrantIsForTheRightUser(t *testing.T) {
 	t.Parallel()
 	const ours = "kind: User\n  name: system:sa-controller-manager\n"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, user string
 		want, remedy string
 	}{
@@ -154,8 +154,7 @@ func TestGrantIsForTheRightUser(t *testing.T) {
 		"Nobody": {"the API server did not say", "", ours, "preflight -o grant"},
 		"Other":  {"our roles are not bound to it in passing", "system:serviceaccount:ns:sa", "", "with this user as the subject"},
 		"KCM":    {"its permissions are not ours to widen", "system:kube-controller-manager", "", "sa-controller-manager kubeadm kubeconfig"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			report := Report{User: tc.user, Answers: []Answer{{Access: Access{Verb: "patch", Resource: "secrets"}}}}
 			text := testutil.Get(report.Grants(rulesOfToken()))(t)

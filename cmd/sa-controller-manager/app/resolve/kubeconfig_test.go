@@ -53,7 +53,7 @@ func TestClientConfig(t *testing.T) {
 		QPS                               float32
 		Burst                             int
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		flags  []string
 		want   summary
@@ -83,8 +83,7 @@ func TestClientConfig(t *testing.T) {
 				Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40, Cluster: "http://127.0.0.1:8080",
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := &parse(t, tc.flags...).Connection
 			config := testutil.Get(resolve.ClientConfig(o))(t)
@@ -100,7 +99,7 @@ func TestClientConfig(t *testing.T) {
 
 func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		path string
 		want string // besides the flag and the file
 	}{
@@ -114,8 +113,7 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 			path: testutil.WriteFile(t, "kubeconfig", edited("token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere")),
 			want: "/nowhere",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := resolve.ClientConfig(&options.Connection{Kubeconfig: tc.path})
 			if err == nil {

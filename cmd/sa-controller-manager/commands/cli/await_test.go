@@ -17,7 +17,7 @@ import (
 
 func TestAwait(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		check    func(n int) error // the nth check
 		took     time.Duration
@@ -46,8 +46,7 @@ func TestAwait(t *testing.T) {
 				"0s: check 1", "0s: check 2", "1s: check 3",
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			var progress []string
 			a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}

@@ -16,7 +16,7 @@ import (
 
 func TestFind(t *testing.T) {
 	const none = "none"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		given              options.Connection
 		inPod              bool
 		env                string
@@ -34,8 +34,7 @@ func TestFind(t *testing.T) {
 		"UserForAddress":  {given: options.Connection{Master: "https://a"}, inPod: true, home: "home", wantList: "home"},
 		"EnvironmentGone": {env: "gone", home: "home", wantErr: "KUBECONFIG="},
 		"Nothing":         {wantErr: "no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither "},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := func(name string) string {

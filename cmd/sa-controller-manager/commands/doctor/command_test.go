@@ -60,7 +60,7 @@ func TestDoctorOutcome(t *testing.T) {
 	ill := newResult("ill", check.Result{Findings: []check.Finding{{}, {}}}, nil)
 	silent := newResult("silent", check.Result{}, errors.New("down"))
 	idle := newResult("idle", check.Skip("no Secrets"), nil)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		results []result
 		wantErr error
 		want    string
@@ -70,8 +70,7 @@ func TestDoctorOutcome(t *testing.T) {
 		"Found":   {[]result{fine, ill}, cli.ErrFindings, "Findings: 2. Checks completed: 2, skipped: 0.\n"},
 		"Unknown": {[]result{silent, fine}, cli.ErrReported, "Findings: 0. Checks completed: 1, skipped: 0, not completed: silent.\n"},
 		"Both":    {[]result{silent, ill}, cli.ErrFindings, "Findings: 2. Checks completed: 1, skipped: 0, not completed: silent.\n"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
 			if err := newReport(tc.results).outcome(&stderr); !errors.Is(err, tc.wantErr) || stderr.String() != tc.want {

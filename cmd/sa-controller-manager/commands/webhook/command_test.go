@@ -35,7 +35,7 @@ import (
 func TestWebhookCommand(t *testing.T) {
 	t.Parallel()
 	off := map[string]string{registration.Annotation: registration.AnnotationOff, "other": "stays"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		command  string
 		objects  []runtime.Object
@@ -48,8 +48,7 @@ func TestWebhookCommand(t *testing.T) {
 		},
 		"Register":                 {reason: "the leader fills it", command: "register", objects: clitest.Configurations(off, 0)},
 		"RegisterWhatIsRegistered": {command: "register", objects: clitest.Configurations(nil, 1), webhooks: 1},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			binding, problem := podpolicytest.Binding(admissionregistrationv1.Deny), "spec.validationActions is [Warn]"

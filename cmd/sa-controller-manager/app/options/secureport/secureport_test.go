@@ -77,7 +77,7 @@ func TestOfAProcessWithoutOne(t *testing.T) {
 // TestValidate has the problems that each command line gets.
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	cases := map[string][]string{
+	for line, want := range map[string][]string{
 		"":                      {},
 		"--secure-port=-1":      {"--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port"},
 		"--tls-cert-file=a.crt": {`--tls-cert-file "a.crt" must go together with --tls-private-key-file`},
@@ -96,8 +96,7 @@ func TestValidate(t *testing.T) {
 			"--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port",
 			`--logging-format "x" must be one of "text", "json"`,
 		},
-	}
-	for line, want := range cases {
+	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parse(t, strings.Fields(line)...)
@@ -112,7 +111,7 @@ func TestValidate(t *testing.T) {
 
 func TestAsksWith(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		line, kubeconfig string
 		want             bool
 	}{
@@ -121,8 +120,7 @@ func TestAsksWith(t *testing.T) {
 		"Another":      {"--authentication-kubeconfig=own --authorization-kubeconfig=other", "own", false},
 		"NoKubeconfig": {"", "own", false},
 		"Off":          {"--secure-port=0", "", false},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parse(t, strings.Fields(tc.line)...)

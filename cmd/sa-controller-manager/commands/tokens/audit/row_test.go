@@ -175,7 +175,7 @@ func TestIdleSince(t *testing.T) {
 		parsed := testutil.Get(time.Parse(time.RFC3339, text))(t)
 		return parsed
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		rules   Rules
 		changes []func(*corev1.Secret)
@@ -189,8 +189,7 @@ func TestIdleSince(t *testing.T) {
 		"untracked": {
 			"cannot be told", Rules{Untracked: true}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, time.Time{},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		got := tc.rules.idleSince(testKeys(t).observe(tokenSecret(t, "a", testkeys.P256(), tc.changes...)).view)
 		if !got.Equal(tc.want) {
 			t.Errorf("%s (%s): %s, want %s", name, tc.reason, got, tc.want)

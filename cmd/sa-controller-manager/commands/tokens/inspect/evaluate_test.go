@@ -69,7 +69,7 @@ func TestEvaluate(t *testing.T) {
 	const wrong = "the signature is wrong: the key that its header names did not make it"
 	const notBase64 = "malformed token: the payload is not base64url"
 	issuer := []string{"https://issuer"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, token string // good if empty
 		keys          int    // of those that are given, both if 0, none if -1
 		issuers       []string
@@ -143,8 +143,7 @@ func TestEvaluate(t *testing.T) {
 			token: segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"iss":"https://issuer","exp":1}`) + ".AA",
 			want:  inspect.Invalid, because: []string{"it expired 56y ago"}, notes: 2,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			known := inspect.Known{Now: now, Keys: givenKeys(t), Issuers: tc.issuers, Review: tc.review}
 			if tc.keys != 0 {

@@ -108,11 +108,10 @@ func TestWebhook(t *testing.T) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
 	for name, tc := range map[string]struct {
-		reason string
-		body   string
-		change func(*http.Request)
-		plugin Plugin
-		want   string // a prefix
+		reason, body string
+		change       func(*http.Request)
+		plugin       Plugin
+		want         string // a prefix
 	}{
 		"v1":      {reason: "answered in v1", want: "v1 uid=u-1 " + patched},
 		"v1beta1": {reason: "answered in v1beta1", body: createReview("v1beta1"), want: "v1beta1 uid=u-1 " + patched},

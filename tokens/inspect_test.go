@@ -32,9 +32,8 @@ func TestInspect(t *testing.T) {
 	noKeyID := full
 	noKeyID.KeyID = ""
 	for name, tc := range map[string]struct {
-		reason string
-		token  string
-		want   tokens.Token
+		reason, token string
+		want          tokens.Token
 	}{
 		"legacy":        {"no time, no audience", unsigned(`{"alg":"RS256","kid":"a-key"}`, legacyPayload), full},
 		"no key ID":     {"very old kube-controller-managers wrote none", unsigned(`{"alg":"RS256"}`, legacyPayload), noKeyID},
@@ -61,8 +60,7 @@ func TestInspectRefuses(t *testing.T) {
 	t.Parallel()
 	object := segment("{}")
 	for name, tc := range map[string]struct {
-		reason string
-		token  string
+		reason, token string
 	}{
 		"empty":               {"a Secret with an empty token", ""},
 		"text":                {"a pre-filled Secret", "CANARY"},
@@ -150,9 +148,8 @@ func TestCanonical(t *testing.T) {
 	t.Parallel()
 	const plain = "e30.e30.c2lnYQ"
 	for name, tc := range map[string]struct {
-		reason string
-		token  string
-		want   string // "" if it stays as it is
+		reason, token string
+		want          string // "" if it stays as it is
 	}{
 		"as issued":              {"", plain, plain},
 		"spare bits":             {"go-jose does not decode strictly", "e31.e32.c2lnYf", plain},

@@ -18,11 +18,9 @@ func TestFindings(t *testing.T) {
 	t.Parallel()
 	was := []byte("kind: AdmissionConfiguration\n")
 	for name, tc := range map[string]struct {
-		reason  string
-		now     string // "" for none
-		head    bool
-		changed bool
-		skipped bool
+		reason                 string
+		now                    string // "" for none
+		head, changed, skipped bool
 	}{
 		"Same":     {"kube-apiserver has it", string(was), true, false, false},
 		"Changed":  {"kube-apiserver does not have it", "kind: Other\n", true, true, false},

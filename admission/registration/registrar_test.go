@@ -418,9 +418,8 @@ func TestProbeResponder(t *testing.T) {
 		return string(response.Patch[0].Value)
 	}
 	for _, tc := range []struct {
-		reason, id     string
-		dryRun, first  bool
-		answer, awaits string
+		reason, id, answer, awaits string
+		dryRun, first              bool
 	}{
 		{reason: "a Pod that is really created is no probe", id: "awaited", first: true},
 		{reason: "a probe", id: "awaited", dryRun: true, first: true, answer: `"awaited"`, awaits: "awaited"},

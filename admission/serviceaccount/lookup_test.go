@@ -35,12 +35,11 @@ const (
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	type want struct {
-		code     int32
-		message  string
-		after    time.Duration
-		gets     int32
-		ensured  int32
-		annotate string
+		code          int32
+		message       string
+		after         time.Duration
+		gets, ensured int32
+		annotate      string
 	}
 	const (
 		broken      = "Internal error occurred: error looking up service account shop/default: boom"
@@ -66,11 +65,10 @@ func TestLookup(t *testing.T) {
 		// call is Admit if nil.
 		call func(*Plugin, context.Context, *admission.Request, *admission.Response) error
 		// during runs beside the call.
-		during   func(*world)
-		deadline time.Duration
-		dryRun   bool
-		noWait   bool
-		want     want
+		during         func(*world)
+		deadline       time.Duration
+		dryRun, noWait bool
+		want           want
 	}{
 		"Cached": {reason: "the cache is all it takes", cached: "default", creates: true},
 		"Created": {

@@ -34,15 +34,14 @@ var errBoom = errors.New("boom")
 
 // world is what a plugin under test sees: a cache and an apiserver, which may differ.
 type world struct {
-	cache    cache.Indexer
-	server   cache.Store
-	err      error // of the apiserver
-	gets     atomic.Int32
-	ensured  atomic.Int32
-	ensure   func(context.Context, string, string) (bool, error)
-	tokens   map[string]bool // usable token Secrets
-	waiters  *Waiters
-	requests chan struct{} // receives, if not nil, before a GET is answered
+	cache         cache.Indexer
+	server        cache.Store
+	err           error // of the apiserver
+	gets, ensured atomic.Int32
+	ensure        func(context.Context, string, string) (bool, error)
+	tokens        map[string]bool // usable token Secrets
+	waiters       *Waiters
+	requests      chan struct{} // receives, if not nil, before a GET is answered
 }
 
 // newWorld has accounts in the cache and in the apiserver.

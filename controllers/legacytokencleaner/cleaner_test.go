@@ -52,12 +52,11 @@ func TestARefusingAPI(t *testing.T) {
 	t.Parallel()
 	forbidden, conflict := controllertest.Forbidden("secrets"), controllertest.Conflict("secrets")
 	for name, tc := range map[string]struct {
-		reason         string
-		verb, resource string
-		answer         error
-		marked         bool
-		want           string // the error; "" if there is none
-		decisions      map[string]float64
+		reason, verb, resource string
+		answer                 error
+		marked                 bool
+		want                   string // the error; "" if there is none
+		decisions              map[string]float64
 	}{
 		"Tracking": {
 			verb: "get", resource: "configmaps", answer: forbidden,

@@ -24,14 +24,13 @@ func TestPlan(t *testing.T) {
 	const yesterday = "2023-04-09" // of the cutoff
 	cutoff := noon().Add(-testPeriod)
 	for name, tc := range map[string]struct {
-		reason       string
-		secret       *corev1.Secret
-		account      *corev1.ServiceAccount // account() if nil
-		noAccount    bool
-		own, mounted bool
-		successor    *corev1.Secret
-		predecessor  bool
-		want         decision
+		reason                  string
+		secret                  *corev1.Secret
+		account                 *corev1.ServiceAccount // account() if nil
+		noAccount, own, mounted bool
+		successor               *corev1.Secret
+		predecessor             bool
+		want                    decision
 	}{
 		"NotUsedNotMarked":     {secret: tokenSecret(), want: mark},
 		"UsedLongAgoNotMarked": {secret: tokenSecret(usedOn(longAgo)), want: mark},

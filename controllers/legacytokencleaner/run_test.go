@@ -49,12 +49,11 @@ func TestRun(t *testing.T) {
 		change  func(*Config)
 		objects objects
 		// live replaces objects that the caches have in an older state.
-		live        objects
-		gone        []string // Secrets that only the cache has
-		wantActions []string
-		wantEvents  []string
-		note        string // of the only Event, if it is given
-		want        counts
+		live                    objects
+		gone                    []string // Secrets that only the cache has
+		wantActions, wantEvents []string
+		note                    string // of the only Event, if it is given
+		want                    counts
 	}{
 		"Mark": {
 			objects: objects{account(), tokenSecret(usedOn("2023-01-05"))}, wantActions: []string{listPods, marked}, wantEvents: marks,

@@ -329,9 +329,8 @@ func TestOverlapAcrossAJump(t *testing.T) {
 	t.Parallel()
 	const overlap = 2 * time.Hour
 	for name, tc := range map[string]struct {
-		reason string
-		jump   time.Duration
-		ends   time.Duration
+		reason     string
+		jump, ends time.Duration
 	}{
 		"Forward": {reason: "shorter by the jump", jump: time.Hour, ends: overlap - time.Hour},
 		"Back":    {reason: "as if it had begun then", jump: -time.Hour, ends: overlap + 10*time.Minute},

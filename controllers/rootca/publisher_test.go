@@ -242,10 +242,9 @@ func TestAnotherWriterIsDamped(t *testing.T) {
 		return true, object, nil
 	}
 	for name, tc := range map[string]struct {
-		reason string
-		verb   string
-		answer func(*world, *corev1.ConfigMap) (bool, runtime.Object, error) // to our writes in shop
-		counts bool
+		reason, verb string
+		answer       func(*world, *corev1.ConfigMap) (bool, runtime.Object, error) // to our writes in shop
+		counts       bool
 	}{
 		"Mutated": {
 			reason: "an admission policy writes its own bundle and stamps the object, so each write is an event", verb: "update", counts: true,

@@ -19,15 +19,12 @@ func TestPlan(t *testing.T) {
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(t, "ABCD")
 	for name, tc := range map[string]struct {
-		reason  string
-		file    string
-		known   string // "-" or current, then previous with their end
-		overlap time.Duration
-		off     bool
+		reason, file string
+		known        string // "-" or current, then previous with their end
+		overlap      time.Duration
+		off          bool
 
-		published, state string
-		began, ended     string
-		returned         string
+		published, state, began, ended, returned string
 	}{
 		"First":     {reason: "nothing was published before", file: "A", known: "-", published: "A", state: "A"},
 		"AtRest":    {file: "A", known: "A", published: "A", state: "A"},

@@ -150,12 +150,11 @@ func TestTrustBundle(t *testing.T) {
 	type objects = []runtime.Object
 	creates, deletesA, all := []string{"create B"}, []string{"delete A [uid-A 7]"}, []string{"B=B"}
 	for name, tc := range map[string]struct {
-		reason  string
-		objects objects
-		first   []string // requests at once
-		second  []string // requests once the successor has been there for a moment
-		live    []string
-		events  []string
+		reason       string
+		objects      objects
+		first        []string // requests at once
+		second       []string // requests once the successor has been there for a moment
+		live, events []string
 	}{
 		"None":        {first: creates, live: all},
 		"Takeover":    {reason: "same file, same name: nothing to do", objects: objects{a.bundleOf(kcm, "B", 1)}, live: all},

@@ -26,10 +26,9 @@ import (
 func TestManyReferencesCostFewRequests(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason  string
-		pattern string
-		reads   []string
-		listed  bool
+		reason, pattern string
+		reads           []string
+		listed          bool
 	}{
 		"MadeUp":          {"no token controller chooses such names", "made-up-%d", nil, false},
 		"AsOfControllers": {"one list in ten seconds", "app-token-%05d", []string{"list secrets"}, true},

@@ -48,13 +48,12 @@ func TestSyncReferences(t *testing.T) {
 	}
 	type secrets = []*corev1.Secret
 	for name, tc := range map[string]struct {
-		reason  string
-		deleted secrets // as the watch has shown
-		account *corev1.ServiceAccount
-		cached  secrets
-		live    secrets
-		refusal error
-		want    []string
+		reason       string
+		deleted      secrets // as the watch has shown
+		account      *corev1.ServiceAccount
+		cached, live secrets
+		refusal      error
+		want         []string
 	}{
 		"Observed": {
 			reason:  "a delete that was seen needs no second check, if the entry is a token controller's",

@@ -29,18 +29,17 @@ func TestSyncSecret(t *testing.T) {
 	const everything = fills + " ca.crt namespace token"
 	boom, conflict := errors.New("boom"), controllertest.Conflict("secrets")
 	for name, tc := range map[string]struct {
-		reason   string
-		change   func(*corev1.Secret)   // of an empty Secret token
-		filled   bool                   // before that
-		account  *corev1.ServiceAccount // in the cache, account() if nil
-		uncached bool                   // there is none in the cache
-		live     []runtime.Object
-		fails    string // requests with this verb
-		answer   error  // to them
-		want     []string
-		events   []string
-		note     string // in them
-		err      error
+		reason       string
+		change       func(*corev1.Secret)   // of an empty Secret token
+		filled       bool                   // before that
+		account      *corev1.ServiceAccount // in the cache, account() if nil
+		uncached     bool                   // there is none in the cache
+		live         []runtime.Object
+		fails        string // requests with this verb
+		answer       error  // to them
+		want, events []string
+		note         string // in them
+		err          error
 	}{
 		"Empty": {reason: "what a user creates is filled with one request and none before it", want: []string{everything}},
 		"Full":  {reason: "nothing is written where nothing is lacking", filled: true},

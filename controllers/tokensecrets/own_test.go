@@ -53,10 +53,8 @@ func TestOwn(t *testing.T) {
 	}
 	type list = []*TokenSecret
 	for name, tc := range map[string]struct {
-		reason     string
-		references string
-		secrets    list
-		want       string
+		reason, references, want string
+		secrets                  list
 	}{
 		"None":          {references: "gone"},
 		"Referenced":    {reason: "the creator does not matter", references: "a", secrets: list{secretOf("a")}, want: "a"},

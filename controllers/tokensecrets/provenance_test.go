@@ -119,9 +119,8 @@ func TestTokenWriter(t *testing.T) {
 	}
 	type list = []metav1.ManagedFieldsEntry
 	for name, tc := range map[string]struct {
-		reason string
-		has    list
-		want   string
+		reason, want string
+		has          list
 	}{
 		"Nothing":     {reason: "an apiserver may be told to track nothing"},
 		"NoFields":    {has: list{wrote("kubectl-edit", "")}},

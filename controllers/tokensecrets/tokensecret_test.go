@@ -95,12 +95,10 @@ func TestObserveToken(t *testing.T) {
 	former.UID, admin.Name = "former-uid", "admin"
 	const otherNamespace = "data.namespace does not name the namespace of the Secret"
 	for name, tc := range map[string]struct {
-		reason     string
-		token      string
-		change     func(*corev1.Secret)
-		unnamed    bool // it names no account
-		keyID, uid string
-		finding    string
+		reason, token       string
+		change              func(*corev1.Secret)
+		unnamed             bool // it names no account
+		keyID, uid, finding string
 	}{
 		"None": {reason: "no bytes, no token"},
 		"Good": {token: good, keyID: keyID, uid: accountUID},

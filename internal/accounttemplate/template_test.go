@@ -38,10 +38,9 @@ func TestFor(t *testing.T) {
 	}
 	mirror := map[string]string{"mirror": "yes"}
 	cases := map[string]struct {
-		reason             string
-		namespace, account string
-		labels             map[string]string
-		want               Fields
+		reason, namespace, account string
+		labels                     map[string]string
+		want                       Fields
 	}{
 		"Pattern": {
 			namespace: "team-a", account: "default",

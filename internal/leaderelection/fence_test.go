@@ -135,10 +135,9 @@ func TestFencedWrites(t *testing.T) {
 		return func(ctx context.Context) context.Context { return fenced(ctx, func() bool { return answer }) }
 	}
 	for name, tc := range map[string]struct {
-		reason  string
-		method  string
-		with    func(context.Context) context.Context
-		refused bool
+		reason, method string
+		with           func(context.Context) context.Context
+		refused        bool
 	}{
 		"NoLeader": {
 			reason: "the webhook of a replica that waits", method: http.MethodPost, with: func(ctx context.Context) context.Context { return ctx },

@@ -20,10 +20,8 @@ import (
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		output  string
-		numbers any
-		want    string
-		wantErr string
+		output, want, wantErr string
+		numbers               any
 	}{
 		"JSON": {
 			output: "json", numbers: 1, want: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"Numbers\",\n  \"numbers\": 1\n}\n",
@@ -105,9 +103,8 @@ type numbers = printers.List[row, map[string]int]
 func TestList(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		output string
-		pages  [][]row
-		want   string
+		output, want string
+		pages        [][]row
 	}{
 		"JSON": {
 			output: "json", pages: [][]row{{{"a"}}, {{"b\u009b"}}},

@@ -36,12 +36,9 @@ func TestHealth(t *testing.T) {
 		failing("leader", "", "lost\nand found\n"),
 	}
 	for name, tc := range map[string]struct {
-		reason      string
-		live, ready []Check
-		method      string
-		target      string
-		wantCode    int
-		wantBody    string
+		reason, method, target, wantBody string
+		live, ready                      []Check
+		wantCode                         int
 	}{
 		"Quiet": {live: live, target: "/livez", wantCode: 200, wantBody: "ok"},
 		"HealthzLive": {

@@ -48,15 +48,12 @@ const (
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason string
-		url    string
-		method string
-		status int
-		err    error
+		reason, url, method string
+		status              int
+		err                 error
 		// speaks is when something is heard, ends is when the informer stops.
-		speaks, ends time.Duration
-		after        time.Duration
-		want         string
+		speaks, ends, after time.Duration
+		want                string
 	}{
 		"Young": {
 			reason: "with etcd's defaults bookmarks begin late",
@@ -156,10 +153,8 @@ func TestFailures(t *testing.T) {
 	const other = "https://api/api/v1/secrets?fieldSelector=type%3Dx"
 	const status = `{"kind":"Status","apiVersion":"v1","message":"storage is (re)initializing: cannot decrypt","code":429}`
 	for name, tc := range map[string]struct {
-		reason  string
-		url     string
-		answers []server
-		want    string
+		reason, url, want string
+		answers           []server
 	}{
 		"None": {url: streaming, answers: []server{{status: 200}}},
 		"Refused": {

@@ -203,10 +203,9 @@ const (
 
 // brokenClient sends some bytes at once and others one by one, ten a second.
 type brokenClient struct {
-	name  string
-	plain bool // without TLS
-	sends string
-	drips string
+	name         string
+	plain        bool // without TLS
+	sends, drips string
 }
 
 func brokenKinds() []brokenClient {

@@ -224,12 +224,11 @@ func (w *World) leader(ctx context.Context) (*Replica, error) {
 
 // Replica is one of several processes of the product, one after the other.
 type Replica struct {
-	world  *World
-	name   string
-	dir    string
-	binary devcluster.Binary
-	flags  []string
-	terms  []*term
+	world     *World
+	name, dir string
+	binary    devcluster.Binary
+	flags     []string
+	terms     []*term
 }
 
 // term is the life of one process.

@@ -234,11 +234,9 @@ func TestPlugin(t *testing.T) {
 	const inContext = "--context=real"
 	key := "--service-account-private-key-file=" + c.SigningKeyFile()
 	for name, tc := range map[string]struct {
-		args    []string
-		input   string
-		code    int
-		texts   []string
-		without string
+		args, texts    []string
+		input, without string
+		code           int
 	}{
 		"audit": {
 			args: []string{"audit", inContext, "-n", namespace}, texts: []string{"robot-token", "Token Secrets: 1"}, without: "other-token",

@@ -131,10 +131,9 @@ func newWorld(t *testing.T, verificationKeys ...string) *world {
 
 // identity is a user of its own, who may do nothing yet.
 type identity struct {
-	world      *world
-	user       string
-	kubeconfig string
-	client     kubernetes.Interface
+	world            *world
+	user, kubeconfig string
+	client           kubernetes.Interface
 }
 
 func (w *world) identity(t *testing.T, user string) *identity {

@@ -60,9 +60,8 @@ type world struct {
 	caKnown   bool // the state was written
 	commits   int
 
-	running   sync.WaitGroup
-	processes []*process
-	past      []*process
+	running         sync.WaitGroup
+	processes, past []*process
 
 	held     map[string]holding // tokens that were ever in a Secret
 	revoked  map[string]bool    // IDs of keys

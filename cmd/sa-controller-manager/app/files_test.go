@@ -132,11 +132,10 @@ func TestRootCASource(t *testing.T) {
 	flagFile, pathFile := testutil.WriteFile(t, "flag.crt", ofFlag), testutil.WriteFile(t, "path.crt", ofPath)
 	path, both := rest.TLSClientConfig{CAFile: pathFile}, rest.TLSClientConfig{CAData: inline, CAFile: pathFile}
 	for name, tc := range map[string]struct {
-		reason string
-		flag   string
-		config rest.TLSClientConfig
-		want   []byte
-		file   string // that is watched
+		reason, flag string
+		config       rest.TLSClientConfig
+		want         []byte
+		file         string // that is watched
 	}{
 		"Nowhere": {reason: "none is published"},
 		"Inline":  {reason: "the kubeconfig is not watched", config: rest.TLSClientConfig{CAData: inline}, want: inline},
@@ -214,8 +213,7 @@ func TestWarnLooseKeys(t *testing.T) {
 	testutil.Must(t, os.Chmod(loose, 0o644))
 	testutil.Must(t, os.Chmod(tight, 0o640))
 	for name, tc := range map[string]struct {
-		args []string
-		want []string
+		args, want []string
 	}{
 		"Key": {
 			[]string{"--service-account-private-key-file=" + loose},

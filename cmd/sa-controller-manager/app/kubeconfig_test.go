@@ -20,10 +20,9 @@ func TestClientCertificate(t *testing.T) {
 	certificate := certificatePEM(t)
 	file := testutil.WriteFile(t, "client.pem", append(testkeys.P256(), certificate...))
 	for name, tc := range map[string]struct {
-		tls     rest.TLSClientConfig
-		follows string
-		none    bool
-		err     string
+		tls          rest.TLSClientConfig
+		follows, err string
+		none         bool
 	}{
 		"None":     {none: true},
 		"Embedded": {tls: rest.TLSClientConfig{CertData: certificate}},

@@ -133,9 +133,8 @@ func TestPartsStartWhenTheirInformersHaveSynced(t *testing.T) {
 	caData, _, err := certutil.GenerateSelfSignedCertKey("ca", nil, nil)
 	testutil.Must(t, err)
 	for unlisted, tc := range map[string]struct {
-		reason string
-		want   []string
-		caches string
+		reason, caches string
+		want           []string
 	}{
 		"": {want: []string{fill, rootCA, own, account}},
 		"secrets": {

@@ -25,8 +25,7 @@ import (
 func TestWebhookCallersHosts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		args []string
-		want []string
+		args, want []string
 	}{
 		"None":    {},
 		"URL":     {args: []string{"--webhook-registration=url", "--webhook-url-host=10.0.0.1"}, want: []string{"10.0.0.1"}},
@@ -95,10 +94,9 @@ func TestWebhookCallers(t *testing.T) {
 func TestAnyReplicaProves(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason       string
-		registration registration.Mode
-		certFile     string
-		want         bool
+		reason, certFile string
+		registration     registration.Mode
+		want             bool
 	}{
 		"OwnCA":           {reason: "its certificates are this cluster's", registration: registration.URL, want: true},
 		"OwnCAAndService": {reason: "likewise", registration: registration.Service, want: true},

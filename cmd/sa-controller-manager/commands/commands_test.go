@@ -42,9 +42,8 @@ const seeHelp = "See 'sa-controller-manager --help' for usage.\n"
 func TestCommandRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		want   string
+		reason, want string
+		args         []string
 	}{
 		"MistypedFlag": {args: []string{"--kubeconfg=x"}, want: "Error: unknown flag: --kubeconfg\n" + seeHelp},
 		"UnknownCommand": {
@@ -95,9 +94,8 @@ func TestCommandRefusesContents(t *testing.T) {
 		lines   = " has several lines and must have one, a path if a file is meant"
 	)
 	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		want   string
+		reason, want string
+		args         []string
 	}{
 		"Value":       {args: []string{flag + "=" + key}, want: flag + content},
 		"Argument":    {args: []string{flag, key}, want: flag + content},
@@ -141,11 +139,10 @@ func TestCommandRefusesContents(t *testing.T) {
 // themselves: they run before the parallel ones.
 func TestCommandRuns(t *testing.T) {
 	for name, tc := range map[string]struct {
-		reason   string
-		args     []string
-		fails    error
-		wantCode int
-		wantLog  string
+		reason, wantLog string
+		args            []string
+		fails           error
+		wantCode        int
 	}{
 		"Flags":       {args: []string{"--token-secrets=manual"}},
 		"EmptyString": {reason: "an unset variable in a manifest is no argument", args: []string{"", "--token-secrets=manual"}},

@@ -51,11 +51,10 @@ func main() {
 
 // part is one of a release.
 type part struct {
-	dir, out        string
-	version, commit string
-	source          string    // the directory of the commit, with go.sum
-	made            time.Time // of the commit
-	args            []string
+	dir, out, version, commit string
+	source                    string    // the directory of the commit, with go.sum
+	made                      time.Time // of the commit
+	args                      []string
 }
 
 func run(args []string) error {

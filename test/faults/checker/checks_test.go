@@ -204,9 +204,8 @@ func TestKeyRing(t *testing.T) {
 		ring.Keys[idOf(t, key)] = key.Public()
 	}
 	for name, tc := range map[string]struct {
-		reason string
-		token  string
-		good   bool
+		reason, token string
+		good          bool
 	}{
 		"Active":       {token: signedBy(t, active, "ES256", idOf(t, active)), good: true},
 		"Retired":      {token: signedBy(t, retired, "ES256", idOf(t, retired)), good: true},

@@ -20,10 +20,8 @@ func TestParseControllers(t *testing.T) {
 		bundles  = ClusterTrustBundlePublisher
 	)
 	for name, tc := range map[string]struct {
-		reason    string
-		selectors string
-		want      []string
-		notRun    []string
+		reason, selectors string
+		want, notRun      []string
 	}{
 		"Default":       {selectors: "*", want: []string{accounts, secrets, rootCAs, cleaner, bundles}},
 		"Empty":         {reason: "nothing is on unless something turns it on", selectors: ""},

@@ -12,9 +12,8 @@ import (
 func TestIgnoredFlags(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		given  []string
+		reason      string
+		args, given []string
 	}{
 		"None": {},
 		"WithValue": {

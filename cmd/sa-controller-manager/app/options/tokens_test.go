@@ -14,9 +14,8 @@ import (
 func TestAutoExcluded(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		want   []string
+		reason     string
+		args, want []string
 	}{
 		"Default":           {want: []string{"kube-system", "kube-public", "kube-node-lease"}},
 		"Given":             {args: []string{"--token-secrets-excluded-namespaces=kube-system,infra"}, want: []string{"kube-system", "infra"}},

@@ -147,8 +147,7 @@ func TestGrantIsForTheRightUser(t *testing.T) {
 	t.Parallel()
 	const ours = "kind: User\n  name: system:sa-controller-manager\n"
 	for name, tc := range map[string]struct {
-		reason, user string
-		want, remedy string
+		reason, user, want, remedy string
 	}{
 		"Ours":   {"", "system:sa-controller-manager", ours, "preflight -o grant"},
 		"Nobody": {"the API server did not say", "", ours, "preflight -o grant"},

@@ -17,12 +17,11 @@ import (
 func TestFind(t *testing.T) {
 	const none = "none"
 	for name, tc := range map[string]struct {
-		given              options.Connection
-		inPod              bool
-		env                string
-		home, admin        string // missing, unless given
-		wantFile, wantList string
-		wantErr            string
+		given                       options.Connection
+		inPod                       bool
+		env                         string
+		home, admin                 string // missing, unless given
+		wantFile, wantList, wantErr string
 	}{
 		"Flag":            {given: options.Connection{Kubeconfig: "flag"}, inPod: true, env: "env", home: "home", wantFile: "flag"},
 		"Pod":             {inPod: true, env: "env", home: "home", admin: "admin"},

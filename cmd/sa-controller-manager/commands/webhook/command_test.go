@@ -36,11 +36,10 @@ func TestWebhookCommand(t *testing.T) {
 	t.Parallel()
 	off := map[string]string{registration.Annotation: registration.AnnotationOff, "other": "stays"}
 	for name, tc := range map[string]struct {
-		reason   string
-		command  string
-		objects  []runtime.Object
-		off      string // of both configurations
-		webhooks int
+		reason, command string
+		objects         []runtime.Object
+		off             string // of both configurations
+		webhooks        int
 	}{
 		"Unregister": {command: "unregister", objects: clitest.Configurations(nil, 1), off: registration.AnnotationOff},
 		"UnregisterBeforeTheFirstStart": {

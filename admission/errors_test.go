@@ -55,29 +55,23 @@ func TestStatusOf(t *testing.T) {
 		want   metav1.Status
 	}{
 		"wrapped": {
-			reason: "the status counts, however deep it is",
-			err:    fmt.Errorf("outer: %w", Forbidden(request, errBoom)),
-			want:   metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: boom`, Details: podDetails},
+			reason: "the status counts, however deep it is", err: fmt.Errorf("outer: %w", Forbidden(request, errBoom)),
+			want: metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: boom`, Details: podDetails},
 		},
 		"too many requests": {
-			reason: "retryAfterSeconds makes clients try again",
-			err:    TooManyRequests("busy"),
-			want: metav1.Status{
+			reason: "retryAfterSeconds makes clients try again", err: TooManyRequests("busy"), want: metav1.Status{
 				Status: "Failure", Code: 429, Reason: "TooManyRequests", Message: "busy", Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
 			},
 		},
 		"deadline": {
-			reason: "time ran out; it may not the next time",
-			err:    fmt.Errorf("wait for account: %w", context.DeadlineExceeded),
-			want: metav1.Status{
+			reason: "time ran out; it may not the next time", err: fmt.Errorf("wait for account: %w", context.DeadlineExceeded), want: metav1.Status{
 				Status: "Failure", Code: 504, Reason: "Timeout", Message: "Timeout: wait for account: context deadline exceeded",
 				Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
 			},
 		},
 		"a status that says success": {
-			reason: "a refusal must look like one",
-			err:    &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Code: 200}},
-			want:   metav1.Status{Status: "Failure", Code: 500, Message: ""},
+			reason: "a refusal must look like one", err: &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Code: 200}},
+			want: metav1.Status{Status: "Failure", Code: 500, Message: ""},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

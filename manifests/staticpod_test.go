@@ -24,8 +24,7 @@ func TestStaticPodIsTheRenderedOne(t *testing.T) {
 		"Image":      {StaticPodOptions{}, staticPod},
 		"HostBinary": {StaticPodOptions{HostBinary: "/opt/sa-controller-manager/bin/sa-controller-manager"}, staticPodHostBinary},
 		"Signer": {StaticPodOptions{Signer: true, Args: []string{
-			"--external-signer-socket=" + SignerSocket,
-			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+			"--external-signer-socket=" + SignerSocket, "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-key-file=/etc/kubernetes/pki/sa.pub",
 		}}, []byte(page(t, "rendered/external-signer.yaml"))},
 	} {
@@ -136,7 +135,7 @@ func readPod(t *testing.T, data []byte) *corev1.Pod {
 func TestStaticPodProbesItsPort(t *testing.T) {
 	t.Parallel()
 	main := made(t, StaticPodOptions{Args: []string{"--secure-port=20261", "--secure-port=20262"}}).Spec.Containers[0]
-	for i, probe := range []*corev1.Probe{main.StartupProbe, main.LivenessProbe, main.ReadinessProbe} {
+	for _, probe := range []*corev1.Probe{main.StartupProbe, main.LivenessProbe, main.ReadinessProbe} {
 		testutil.Check(t, "port of the probe", "20262", probe.HTTPGet.Port.String())
 	}
 }

@@ -42,7 +42,7 @@ func TestUniqueClaims(t *testing.T) {
 	key := testkeys.Parse(testkeys.RSA2048())
 	now := tokens.WithClock(clocktesting.NewFakePassiveClock(time.Unix(1_790_000_000, 700_000_000)))
 	issue := func(style tokens.ClaimStyle, options ...tokens.Option) (token, header string, claims map[string]any) {
-		token := testutil.Get(tokens.NewIssuer(key, style, append(options, now)...).Legacy(t.Context(), account, secretName))(t)
+		token = testutil.Get(tokens.NewIssuer(key, style, append(options, now)...).Legacy(t.Context(), account, secretName))(t)
 		header, payload := decoded(t, token)
 		testutil.Must(t, json.Unmarshal([]byte(payload), &claims))
 		return token, header, claims

@@ -66,25 +66,16 @@ func TestNewFiles(t *testing.T) {
 		bundle  []byte
 	}{
 		"with its CA": {
-			reason: "the CA in the chain is what to register",
-			pair:   good.with(c["a"]), needsCA: true, hosts: []string{"127.0.0.1", "localhost"},
+			reason: "the CA in the chain is what to register", pair: good.with(c["a"]), needsCA: true, hosts: []string{"127.0.0.1", "localhost"},
 			bundle: pki.CertPEM(c["a"].cert),
 		},
-		"no CA": {
-			reason: "who registers it by hand knows the CA",
-			pair:   good,
-		},
-		"signed by itself": {
-			reason: "it is its own CA",
-			pair:   own, needsCA: true, bundle: own.cert,
-		},
+		"no CA":            {reason: "who registers it by hand knows the CA", pair: good},
+		"signed by itself": {reason: "it is its own CA", pair: own, needsCA: true, bundle: own.cert},
 		"no CA to register": {
 			pair: good, needsCA: true, wantErr: `tls.crt": it contains no CA to register with kube-apiserver: the file must end with the CA's ` +
 				`certificate`,
 		},
-		"other key": {
-			pair: pair{good.cert, newPair(t, c["a"], now, "127.0.0.1").key}, wantErr: "private key does not match",
-		},
+		"other key":  {pair: pair{good.cert, newPair(t, c["a"], now, "127.0.0.1").key}, wantErr: "private key does not match"},
 		"rubbish":    {pair: pair{[]byte("rubbish"), good.key}, wantErr: "failed to find any PEM data"},
 		"no names":   {pair: newPair(t, c["a"], now), wantErr: "no subject alternative name"},
 		"other host": {pair: good, hosts: []string{"webhook.kube-system.svc"}, wantErr: "not webhook.kube-system.svc"},
@@ -93,8 +84,7 @@ func TestNewFiles(t *testing.T) {
 			pair:   newPair(t, c["a"], start.Add(-40*day), "127.0.0.1"), notYet: "certificate expired at",
 		},
 		"of tomorrow": {
-			reason: "kube-apiserver refuses it, too",
-			pair:   newPair(t, c["a"], start.Add(2*day), "127.0.0.1"), notYet: "certificate is valid from",
+			reason: "kube-apiserver refuses it, too", pair: newPair(t, c["a"], start.Add(2*day), "127.0.0.1"), notYet: "certificate is valid from",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -70,8 +70,7 @@ func (c *configurations) accept(m *Managed) error {
 
 func parse(t *testing.T, bundle []byte) []*x509.Certificate {
 	t.Helper()
-	all := testutil.Get(cert.ParseCertsPEM(bundle))(t)
-	return all
+	return testutil.Get(cert.ParseCertsPEM(bundle))(t)
 }
 
 // accepts is what kube-apiserver does with the leaf that m serves.
@@ -106,8 +105,7 @@ func run(t *testing.T, config ManagedConfig) *Managed {
 
 func secretOf(t *testing.T, client *fake.Clientset) *corev1.Secret {
 	t.Helper()
-	secret := testutil.Get(client.CoreV1().Secrets(SecretNamespace).Get(t.Context(), SecretName, metav1.GetOptions{}))(t)
-	return secret
+	return testutil.Get(client.CoreV1().Secrets(SecretNamespace).Get(t.Context(), SecretName, metav1.GetOptions{}))(t)
 }
 
 func pause(d time.Duration) {

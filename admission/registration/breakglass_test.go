@@ -63,8 +63,7 @@ func TestBreakGlass(t *testing.T) {
 			},
 		},
 		"annotated and emptied": {
-			reason: "the live read before a write finds it",
-			breaks: func(t *testing.T, a *apiserver) {
+			reason: "the live read before a write finds it", breaks: func(t *testing.T, a *apiserver) {
 				a.change(t, validating, off)
 				a.change(t, mutating, func(o *object) *object { return o.with(nil) })
 			},
@@ -116,9 +115,7 @@ func TestDoesNotFight(t *testing.T) {
 			if fighting.Load() && len(written.Webhooks) > 0 {
 				emptied := written.DeepCopy()
 				emptied.Webhooks = nil
-				time.AfterFunc(time.Millisecond, func() {
-					_ = a.Tracker().Update(action.GetResource(), emptied, "")
-				})
+				time.AfterFunc(time.Millisecond, func() { _ = a.Tracker().Update(action.GetResource(), emptied, "") })
 			}
 			return false, nil, nil
 		})

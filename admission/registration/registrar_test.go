@@ -102,13 +102,9 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 	}{
 		"refused": {down: refused, wantErr: "connection refused"},
 		"other certificate": {
-			change:  func(c *Config) { c.ServingCA = &servingCA{bundle: []byte("another")} },
-			wantErr: "x509: unknown authority",
+			change: func(c *Config) { c.ServingCA = &servingCA{bundle: []byte("another")} }, wantErr: "x509: unknown authority",
 		},
-		"somebody else answers": {
-			change:  func(c *Config) { c.Responder = &ProbeResponder{} },
-			wantErr: "another replica",
-		},
+		"somebody else answers": {change: func(c *Config) { c.Responder = &ProbeResponder{} }, wantErr: "another replica"},
 	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			a := newAPIServer(t)

@@ -174,10 +174,7 @@ func TestStaticIsProved(t *testing.T) {
 				after: maxPause, state: Waiting, detail: "it restarts with them",
 			},
 			step{do: func() { h.away = nil }, after: maxPause, state: Proving, detail: "provide credentials", files: "probe;"},
-			step{
-				do: func() { h.down = nil }, after: maxPause,
-				state: Registered, detail: "https://127.0.0.1:10262", files: "mutate,probe;validate",
-			},
+			step{do: func() { h.down = nil }, after: maxPause, state: Registered, detail: "https://127.0.0.1:10262", files: "mutate,probe;validate"},
 		)
 		asked := h.asked
 		h.walk(s, step{after: 4 * time.Minute, state: Registered})
@@ -284,10 +281,8 @@ func TestStaticPolicy(t *testing.T) {
 		change func(*Spec)
 		want   bool
 	}{
-		"Ordinary": {change: func(s *Spec) { s.Ordinary = true }, want: true},
-		"Ignore": {change: func(s *Spec) {
-			s.Ordinary, s.FailurePolicy = true, admissionregistrationv1.Ignore
-		}},
+		"Ordinary":     {change: func(s *Spec) { s.Ordinary = true }, want: true},
+		"Ignore":       {change: func(s *Spec) { s.Ordinary, s.FailurePolicy = true, admissionregistrationv1.Ignore }},
 		"OtherPlugins": {change: func(*Spec) {}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,9 +26,7 @@ func TestEveryCVEPath(t *testing.T) {
 		"envFrom": `"envFrom": [{"configMapRef": {"name": "c"}}, {"secretRef": {"name": %q}}]`,
 	}
 	words := map[string]string{"env": " with envVar A referencing ", "envFrom": " with envFrom referencing "}
-	lists := map[string]string{
-		"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container",
-	}
+	lists := map[string]string{"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container"}
 	for list, role := range lists {
 		for field, member := range fields {
 			t.Run(list+"/"+field, func(t *testing.T) {

@@ -79,17 +79,14 @@ func TestLookup(t *testing.T) {
 			reason: "a dry run leaves nothing behind, and does not wait", creates: true, dryRun: true,
 			want: want{code: 403, message: missing, gets: 1},
 		},
-		"NotAwaitedByALargeOne": {
-			reason: "it would keep others out", noWait: true, want: want{code: 403, message: missing, gets: 1},
-		},
+		"NotAwaitedByALargeOne": {reason: "it would keep others out", noWait: true, want: want{code: 403, message: missing, gets: 1}},
 		"CreatedByALargeOne": {
 			reason: "that is no waiting", noWait: true, creates: true, want: want{gets: 1, ensured: 1, annotate: "shop/default"},
 		},
 		"QuotaExhausted": {
 			reason: "the user's own quota or policy, as in kube-apiserver", ensure: refusesWith(apierrors.NewForbidden(
 				corev1.Resource("serviceaccounts"), "default", errors.New("exceeded quota: q"))),
-			want: want{code: 403, gets: 1, message: missing + keptAway +
-				`serviceaccounts "default" is forbidden: exceeded quota: q`},
+			want: want{code: 403, gets: 1, message: missing + keptAway + `serviceaccounts "default" is forbidden: exceeded quota: q`},
 		},
 		"PolicyInvalid": {
 			reason: "a policy chooses its code", ensure: refusesWith(apierrors.NewInvalid(schema.GroupKind{Kind: "ServiceAccount"}, "default", nil)),
@@ -132,8 +129,7 @@ func TestLookup(t *testing.T) {
 			want: want{code: 403, message: webMissing, gets: 1},
 		},
 		"Awaited": {
-			reason: "where this process creates no accounts, another one does",
-			during: func(w *world) {
+			reason: "where this process creates no accounts, another one does", during: func(w *world) {
 				<-time.After(time.Second)
 				w.show(account(testNamespace, "other"))
 				w.show(account("elsewhere", "default"))
@@ -144,8 +140,7 @@ func TestLookup(t *testing.T) {
 		},
 		"AwaitedInVain": {reason: "waiting has an end", want: want{code: 403, message: missing, gets: 1, after: accountTimeout}},
 		"AwaitedUntilDeadline": {
-			reason: "the request has an end too", deadline: time.Second,
-			want: want{code: 403, message: missing, gets: 1, after: time.Second},
+			reason: "the request has an end too", deadline: time.Second, want: want{code: 403, message: missing, gets: 1, after: time.Second},
 		},
 		"ValidateDoesNotWait": {
 			reason: "Admit has waited already", pod: `{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default"}}`,

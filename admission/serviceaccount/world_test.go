@@ -151,8 +151,7 @@ func apply(t *testing.T, object []byte, operations []admission.PatchOperation) [
 	}
 	encoded := testutil.Get(json.Marshal(operations))(t)
 	patch := testutil.Get(jsonpatch.DecodePatch(encoded))(t)
-	patched := testutil.Get(patch.Apply(object))(t)
-	return patched
+	return testutil.Get(patch.Apply(object))(t)
 }
 
 // admitTwice admits the Pod of request, patches it and admits it again, which must

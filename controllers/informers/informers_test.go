@@ -276,8 +276,7 @@ func TestObserveRootCA(t *testing.T) {
 		},
 		"NoData": {given: corev1.ConfigMap{ObjectMeta: meta()}, want: RootCA{ObjectMeta: meta()}},
 		"EmptyBundle": {
-			reason: "is none", given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": ""}},
-			want: RootCA{ObjectMeta: meta()},
+			reason: "is none", given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": ""}}, want: RootCA{ObjectMeta: meta()},
 		},
 		"MoreKeys": {
 			given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": "bundle", "x": ""}},
@@ -291,9 +290,7 @@ func TestObserveRootCA(t *testing.T) {
 			reason: "clients read data", given: corev1.ConfigMap{ObjectMeta: meta(), BinaryData: map[string][]byte{"ca.crt": []byte("bundle")}},
 			want: RootCA{ObjectMeta: meta(), Extra: true},
 		},
-		"Immutable": {
-			given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(true)}, want: RootCA{ObjectMeta: meta(), Immutable: true},
-		},
+		"Immutable": {given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(true)}, want: RootCA{ObjectMeta: meta(), Immutable: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := tc.given.DeepCopy()

@@ -143,8 +143,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 			problem: refused + "it gives no reason (is --service-account-issuer right?)",
 		},
 		"WrongIssuerNoDocument": {
-			reason: "the right issuer is not known",
-			world: func(c *Config, s *apiserver) {
+			reason: "the right issuer is not known", world: func(c *Config, s *apiserver) {
 				answering(http.StatusNotFound, "404 page not found")(c, s)
 				c.Issuer = "https://wrong.example.com"
 			},

@@ -59,13 +59,11 @@ func TestARefusingAPI(t *testing.T) {
 		decisions              map[string]float64
 	}{
 		"Tracking": {
-			verb: "get", resource: "configmaps", answer: forbidden,
-			want: `look up since when legacy tokens are tracked, in config map ` +
+			verb: "get", resource: "configmaps", answer: forbidden, want: `look up since when legacy tokens are tracked, in config map ` +
 				`kube-system/kube-apiserver-legacy-service-account-token-tracking: secrets is forbidden: no`,
 		},
 		"Pods": {
-			reason: "what cannot be looked at may be mounted",
-			verb:   "list", resource: "pods", answer: forbidden, marked: true,
+			reason: "what cannot be looked at may be mounted", verb: "list", resource: "pods", answer: forbidden, marked: true,
 			want: `list pods of namespace "ns": secrets is forbidden: no`,
 		},
 		"MarkConflict": {verb: "patch", resource: "secrets", answer: conflict, decisions: map[string]float64{"changed": 1}},
@@ -74,8 +72,7 @@ func TestARefusingAPI(t *testing.T) {
 			want: "mark token secret ns/app-token invalid: kube-apiserver answered 403 Forbidden: secrets is forbidden: no",
 		},
 		"LiveSecret": {
-			verb: "get", resource: "secrets", answer: forbidden, marked: true,
-			want: `look up secret ns/app-token: secrets is forbidden: no`,
+			verb: "get", resource: "secrets", answer: forbidden, marked: true, want: `look up secret ns/app-token: secrets is forbidden: no`,
 		},
 		"DeleteConflict": {verb: "delete", resource: "secrets", answer: conflict, marked: true, decisions: map[string]float64{"changed": 1}},
 		"Delete": {
@@ -108,8 +105,7 @@ func TestARefusingAPI(t *testing.T) {
 // because of what could not be.
 func TestOneFailureHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil, tracking(longAgo), tokenSecret(), tokenSecret(renamed("second")),
-		account(referencing("second")))
+	w := newWorld(t, nil, tracking(longAgo), tokenSecret(), tokenSecret(renamed("second")), account(referencing("second")))
 	fails := true
 	w.Client.PrependReactor("patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if fails && action.(clienttesting.PatchActionImpl).Name == "app-token" {
@@ -164,12 +160,8 @@ func TestRunAcrossAJump(t *testing.T) {
 		secret *corev1.Secret
 		want   map[string]float64
 	}{
-		"ForwardMark": {
-			reason: "with the date of the beginning", secret: tokenSecret(), want: map[string]float64{"marked": 1},
-		},
-		"ForwardMarked": {
-			reason: "it has not been marked for a whole period", secret: tokenSecret(invalidSince(cutoffDay)),
-		},
+		"ForwardMark":   {reason: "with the date of the beginning", secret: tokenSecret(), want: map[string]float64{"marked": 1}},
+		"ForwardMarked": {reason: "it has not been marked for a whole period", secret: tokenSecret(invalidSince(cutoffDay))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, account(), tc.secret, tracking(longAgo))

@@ -70,9 +70,7 @@ func TestRun(t *testing.T) {
 		"Mounted": {
 			objects: objects{account(), tokenSecret(), mounting("app-token")}, wantActions: []string{listPods}, want: counts{"mounted": 1},
 		},
-		"NoCandidate": {
-			reason: "no Pod is looked at in vain", objects: objects{account(), tokenSecret(usedOn(today))}, want: counts{"used": 1},
-		},
+		"NoCandidate": {reason: "no Pod is looked at in vain", objects: objects{account(), tokenSecret(usedOn(today))}, want: counts{"used": 1}},
 		"Tried": {
 			reason: "somebody will call: tell who", objects: objects{account(), tokenSecret(usedOn(today), invalidSince(longAgo))},
 			wantEvents: tried, want: counts{"tried-while-invalid": 1},

@@ -154,8 +154,7 @@ func TestTheStateCannotBeRead(t *testing.T) {
 			told: "read secret kube-system/sa-controller-manager-root-ca: ", published: "CBA",
 		},
 		"Newer": {
-			begin: set("2"), end: set("1"),
-			told: "use secret kube-system/sa-controller-manager-root-ca: its schema-version is \"2\", " +
+			begin: set("2"), end: set("1"), told: "use secret kube-system/sa-controller-manager-root-ca: its schema-version is \"2\", " +
 				"this program knows \"1\" only: run the newer version, or empty the Secret to drop the overlapping certificates; ",
 			published: "CBA",
 		},
@@ -214,10 +213,7 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 	testutil.Check(t, "many certificates fit into a file, and not beside a large one", true, len(many) < large && len(many) > maxUnion-large)
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "ABC")
-		parse := func(text []byte) *Bundle {
-			b := testutil.Get(ParseBundle(text))(t)
-			return b
-		}
+		parse := func(text []byte) *Bundle { return testutil.Get(ParseBundle(text))(t) }
 		p := c.startWith(parse(many), time.Hour)
 		synctest.Wait()
 		p.offer("B")

@@ -145,10 +145,7 @@ func TestParseBundle(t *testing.T) {
 			reason: "three files put together without a line break between two", pem: join(one, bytes.TrimSpace(two), one),
 			refused: "3 PEM blocks, 1 of which",
 		},
-		"KeyBesides": {
-			reason: "everybody who may read a token Secret would have it",
-			pem:    join(one, testkeys.P256()), refused: "private key",
-		},
+		"KeyBesides": {reason: "everybody who may read a token Secret would have it", pem: join(one, testkeys.P256()), refused: "private key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := bytes.Clone(tc.pem)

@@ -267,8 +267,7 @@ func TestAnotherWriterIsDamped(t *testing.T) {
 			},
 		},
 		"Deleted": {
-			verb: "create", counts: true,
-			answer: func(w *world, sent *corev1.ConfigMap) (bool, runtime.Object, error) {
+			verb: "create", counts: true, answer: func(w *world, sent *corev1.ConfigMap) (bool, runtime.Object, error) {
 				time.AfterFunc(time.Millisecond, func() { w.Delete(w.t, sent) })
 				return store(w, sent)
 			},

@@ -32,8 +32,7 @@ func TestPlan(t *testing.T) {
 		"InOverlap": {reason: "the end does not move", file: "B", known: "B A@20m", published: "BA", state: "B A@20m0s"},
 		"Ended":     {reason: "the file as it is again", file: "B", known: "B A@0s", published: "B", state: "B", ended: "A"},
 		"ChangedAgain": {
-			reason: "one end for both: none ends before its time",
-			file:   "C", known: "B A@20m", published: "CBA", state: "C BA@1h0m0s", began: "B",
+			reason: "one end for both: none ends before its time", file: "C", known: "B A@20m", published: "CBA", state: "C BA@1h0m0s", began: "B",
 		},
 		"BothEnd": {file: "C", known: "C BA@0s", published: "C", state: "C", ended: "BA"},
 		"ChangedAtTheEnd": {
@@ -67,12 +66,10 @@ func TestPlan(t *testing.T) {
 		"Shortened": {
 			reason: "restarted with a shorter overlap", file: "B", known: "B A@50m", overlap: 10 * time.Minute, published: "BA", state: "B A@10m0s",
 		},
-		"Zero":          {reason: "the previous one is compromised", file: "B", known: "A", off: true, published: "B", state: "B", ended: "A"},
-		"ZeroInOverlap": {reason: "restarted to end it", file: "B", known: "B A@50m", off: true, published: "B", state: "B", ended: "A"},
-		"UnreadCurrent": {reason: "the state's current could not be read", file: "B", known: "- A@20m", published: "BA", state: "B A@20m0s"},
-		"AllOfThemChange": {
-			file: "CD", known: "AB", published: "CDAB", state: "CD AB@1h0m0s", began: "AB",
-		},
+		"Zero":            {reason: "the previous one is compromised", file: "B", known: "A", off: true, published: "B", state: "B", ended: "A"},
+		"ZeroInOverlap":   {reason: "restarted to end it", file: "B", known: "B A@50m", off: true, published: "B", state: "B", ended: "A"},
+		"UnreadCurrent":   {reason: "the state's current could not be read", file: "B", known: "- A@20m", published: "BA", state: "B A@20m0s"},
+		"AllOfThemChange": {file: "CD", known: "AB", published: "CDAB", state: "CD AB@1h0m0s", began: "AB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file, overlap := a.bundle(t, tc.file), cmp.Or(tc.overlap, time.Hour)
@@ -171,14 +168,11 @@ func TestReadingADamagedState(t *testing.T) {
 			reason: "it ends like one that begins now", change: func(d map[string][]byte) { delete(d, "until") }, want: "B A@1m0s",
 			damage: "until: is no time",
 		},
-		"Empty": {reason: "it comes with nothing in it", change: func(d map[string][]byte) { clear(d) }, want: "-"},
-		"Added": {
-			reason: "by hand", change: func(d map[string][]byte) { d["previous.crt"] = []byte(a.pem("AC")) }, want: "B AC@20m0s",
-		},
+		"Empty":    {reason: "it comes with nothing in it", change: func(d map[string][]byte) { clear(d) }, want: "-"},
+		"Added":    {reason: "by hand", change: func(d map[string][]byte) { d["previous.crt"] = []byte(a.pem("AC")) }, want: "B AC@20m0s"},
 		"EndAlone": {reason: "by hand", change: func(d map[string][]byte) { delete(d, "previous.crt") }, want: "B"},
 		"Fractions": {
-			reason: "by hand", change: func(d map[string][]byte) { d["until"] = []byte("2026-11-21T10:05:00.5+02:00") },
-			want: "B A@5m1s",
+			reason: "by hand", change: func(d map[string][]byte) { d["until"] = []byte("2026-11-21T10:05:00.5+02:00") }, want: "B A@5m1s",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

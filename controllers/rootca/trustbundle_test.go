@@ -318,9 +318,7 @@ func TestTrustBundleRefused(t *testing.T) {
 		"Forbidden": {controllertest.Forbidden("clustertrustbundles"), []string{
 			`B: Warning TrustBundleRefused: clustertrustbundles is forbidden: no`,
 		}},
-		"Invalid": {invalid, []string{
-			`B: Warning TrustBundleRefused: ClusterTrustBundle.certificates.k8s.io "x" is invalid`,
-		}},
+		"Invalid":      {invalid, []string{`B: Warning TrustBundleRefused: ClusterTrustBundle.certificates.k8s.io "x" is invalid`}},
 		"AlreadyThere": {controllertest.AlreadyExists("clustertrustbundles"), nil},
 	} {
 		testutil.Bubble(t, name, func(t *testing.T) {

@@ -53,8 +53,7 @@ func (a authorities) pem(word string) string { return string(encodePEM(a.certifi
 
 func (a authorities) bundle(t testing.TB, word string) *Bundle {
 	t.Helper()
-	bundle := testutil.Get(ParseBundle([]byte(a.pem(word))))(t)
-	return bundle
+	return testutil.Get(ParseBundle([]byte(a.pem(word))))(t)
 }
 
 // word is the reverse, in the order of the text.

@@ -106,10 +106,9 @@ func TestSync(t *testing.T) {
 			failures: []error{forbidden, forbidden}, want: creates("shop/default", "shop/default", "shop/default"),
 		},
 		"FailureOfOne": {
-			reason: "the others are not held up, and not made twice",
-			names:  []string{"default", "builder"}, objects: []runtime.Object{active("shop")},
-			failures: []error{forbidden, nil, forbidden, nil},
-			want:     creates("shop/builder", "shop/default", "shop/default", "shop/default"),
+			reason: "the others are not held up, and not made twice", names: []string{"default", "builder"},
+			objects: []runtime.Object{active("shop")}, failures: []error{forbidden, nil, forbidden, nil},
+			want: creates("shop/builder", "shop/default", "shop/default", "shop/default"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,10 +153,7 @@ func TestAnAccountThatIsNeverShown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer error
 		after  time.Duration
-	}{
-		"Created":       {nil, requeueAfter},
-		"AlreadyExists": {controllertest.AlreadyExists("serviceaccounts"), uncachedRecheck},
-	} {
+	}{"Created": {nil, requeueAfter}, "AlreadyExists": {controllertest.AlreadyExists("serviceaccounts"), uncachedRecheck}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -221,9 +217,7 @@ func TestEnsure(t *testing.T) {
 		"Selected":   {template: template, want: selected, requests: append(asked, creates("shop/default")...)},
 		"NoSelector": {reason: "nothing to ask for", template: template, name: "builder", want: templated, requests: creates("shop/builder")},
 		"Gone":       {reason: "nothing can be created there", template: template, gone: true, requests: asked},
-		"Forbidden": {
-			reason: "never without its fields", template: template, unread: forbidden, requests: asked, err: forbidden.Error(),
-		},
+		"Forbidden":  {reason: "never without its fields", template: template, unread: forbidden, requests: asked, err: forbidden.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -110,10 +110,8 @@ func TestSyncReferences(t *testing.T) {
 			reason: "the person may mean what bears the name now", deleted: deleted("token"), account: account(referencing("token")),
 			cached: secrets{anothersToken("token")},
 		},
-		"SweptAndAnothers": {
-			reason: "likewise", account: account(written), cached: secrets{anothersToken(ours)}, want: []string{kept},
-		},
-		"Swept": {reason: "found missing and confirmed", account: account(written), want: []string{"get secrets " + ours, kept}},
+		"SweptAndAnothers": {reason: "likewise", account: account(written), cached: secrets{anothersToken(ours)}, want: []string{kept}},
+		"Swept":            {reason: "found missing and confirmed", account: account(written), want: []string{"get secrets " + ours, kept}},
 		"SweptButOfAnotherType": {
 			reason: "it was never in this cache", account: account(written), live: secrets{opaque(ours)}, want: []string{"get secrets " + ours},
 		},

@@ -244,10 +244,7 @@ func TestRevokedKey(t *testing.T) {
 		"of another Secret": {
 			tokenSecret("token", filled(t), withData("token", controllertest.Token(t, testkeys.P256Other(), testUID, "other"))), with(true), false,
 		},
-		"of another account": {
-			tokenSecret("token", filled(t), withToken(t, testkeys.P256Other(), otherUID)),
-			with(true), false,
-		},
+		"of another account": {tokenSecret("token", filled(t), withToken(t, testkeys.P256Other(), otherUID)), with(true), false},
 	} {
 		plan := planSecret(tokensecrets.Observe(tc.secret), account(), nil, tc.keys)
 		if plan.token != tc.want || tc.want && plan.warning.reason != "" {

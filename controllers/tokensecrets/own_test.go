@@ -176,15 +176,12 @@ func TestMain(m *testing.M) {
 const accountUID = "9b1c6f6a-6a3c-4d5e-8a58-2f4f1c2d3e4f"
 
 // robot is the account that most tokens here are for.
-func robot() tokens.Account {
-	return tokens.Account{Namespace: "shop", Name: "robot", UID: accountUID}
-}
+func robot() tokens.Account { return tokens.Account{Namespace: "shop", Name: "robot", UID: accountUID} }
 
 // legacyToken is a signed legacy token.
 func legacyToken(t testing.TB, account tokens.Account, secret string) string {
 	t.Helper()
-	token := testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secret))(t)
-	return token
+	return testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secret))(t)
 }
 
 // tokenSecret is the Secret shop/robot-token for the account robot, complete but for the token,
@@ -193,10 +190,7 @@ func tokenSecret(changes ...func(*corev1.Secret)) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "robot-token", UID: "secret-uid", ResourceVersion: "17",
-			Annotations: map[string]string{
-				corev1.ServiceAccountNameKey: "robot",
-				corev1.ServiceAccountUIDKey:  accountUID,
-			},
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot", corev1.ServiceAccountUIDKey: accountUID},
 		},
 		Type: corev1.SecretTypeServiceAccountToken,
 		Data: map[string][]byte{

@@ -75,10 +75,8 @@ func TestWrittenReferences(t *testing.T) {
 
 		"User's": {reason: "a user's own Secret, maybe not created yet", entries: list{wrote("kubectl-edit", oneReference)}},
 		"UsersBesidesOurs": {
-			reason: "we wrote another one",
-			entries: list{
-				wrote("kubectl-edit", oneReference), wrote(meta.FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
-			},
+			reason:  "we wrote another one",
+			entries: list{wrote("kubectl-edit", oneReference), wrote(meta.FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`)},
 		},
 		"WholeList": {reason: "before the list had keys, who owned it owned no entry", entries: list{wrote(kcm, `{"f:secrets":{}}`)}},
 		"Prefix": {
@@ -87,8 +85,7 @@ func TestWrittenReferences(t *testing.T) {
 		},
 		"Pull": {reason: "a pull secret is no token reference", entries: list{wrote(kcm, pullSecret)}},
 		"PullBesidesSecrets": {
-			reason: "it wrote another reference, and a pull secret of this name",
-			entries: list{
+			reason: "it wrote another reference, and a pull secret of this name", entries: list{
 				wrote(kcm, `{"f:imagePullSecrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}},"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
 			},
 		},
@@ -128,8 +125,7 @@ func TestTokenWriter(t *testing.T) {
 		"Damaged":     {reason: "anybody may write them", has: list{wrote("x", `{"f:data":[]}`), wrote("x", `{"f:data"`)}},
 		"OneWroteAll": {has: list{at(wrote(meta.UpstreamFieldManager, all), 1)}, want: meta.UpstreamFieldManager},
 		"LastCounts": {
-			reason: "two may own a field that both have applied", has: list{at(wrote("late", token), 2), at(wrote("early", token), 1)},
-			want: "late",
+			reason: "two may own a field that both have applied", has: list{at(wrote("late", token), 2), at(wrote("early", token), 1)}, want: "late",
 		},
 		"NoTime":   {has: list{wrote("somebody", token)}, want: "somebody"},
 		"OtherKey": {has: list{at(wrote("early", token), 1), at(wrote("late", onlyCA), 2)}, want: "early"},

@@ -43,8 +43,7 @@ func TestFor(t *testing.T) {
 		want                       Fields
 	}{
 		"Pattern": {
-			namespace: "team-a", account: "default",
-			want: Fields{
+			namespace: "team-a", account: "default", want: Fields{
 				AutomountServiceAccountToken: new(false), ImagePullSecrets: secrets("registry"),
 				Labels: map[string]string{"tier": "low", "from": "names"},
 			},
@@ -52,9 +51,7 @@ func TestFor(t *testing.T) {
 		"OtherAccount":   {namespace: "team-a", account: "builder", want: Fields{AutomountServiceAccountToken: new(false)}},
 		"OtherNamespace": {namespace: "other", account: "default", want: Fields{AutomountServiceAccountToken: new(false)}},
 		"LaterRuleWins": {
-			reason:    "labels by key; a pull secret is there once",
-			namespace: "shop", account: "default", labels: mirror,
-			want: Fields{
+			reason: "labels by key; a pull secret is there once", namespace: "shop", account: "default", labels: mirror, want: Fields{
 				AutomountServiceAccountToken: new(false), ImagePullSecrets: secrets("registry", "mirror"),
 				Labels: map[string]string{"tier": "high", "from": "names"}, Annotations: map[string]string{"note": "mirrored"},
 			},
@@ -104,10 +101,9 @@ func TestParseRefuses(t *testing.T) {
 			rules(`{namespaces: ["[", ""], accounts: [A], imagePullSecrets: [{name: ""}], labels: {"a b": c}, annotations: {"/": x},` +
 				`namespaceSelector: {matchExpressions: [{key: a, operator: is}]}}`),
 			[]string{
-				`rules[0].namespaces[0]: Invalid value: "["`, `rules[0].namespaces[1]: Invalid value: ""`,
-				`rules[0].accounts[0]: Invalid value: "A"`, `rules[0].imagePullSecrets[0].name: Invalid value: ""`,
-				`rules[0].labels: Invalid value: "a b"`, `rules[0].annotations: Invalid value: "/"`,
-				`rules[0].namespaceSelector.matchExpressions[0].operator: Invalid value: "is"`,
+				`rules[0].namespaces[0]: Invalid value: "["`, `rules[0].namespaces[1]: Invalid value: ""`, `rules[0].accounts[0]: Invalid value: "A"`,
+				`rules[0].imagePullSecrets[0].name: Invalid value: ""`, `rules[0].labels: Invalid value: "a b"`,
+				`rules[0].annotations: Invalid value: "/"`, `rules[0].namespaceSelector.matchExpressions[0].operator: Invalid value: "is"`,
 			},
 		},
 	} {

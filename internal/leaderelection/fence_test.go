@@ -54,20 +54,16 @@ func TestFence(t *testing.T) {
 			holders: []string{"us", "us", "us", "us", "us", "us"},
 		},
 		"NotRenewed": {
-			reason: "a write that fails is no renewal",
-			steps: func(lock *fencedLock, inner *recordingLock) {
+			reason: "a write that fails is no renewal", steps: func(lock *fencedLock, inner *recordingLock) {
 				inner.broken = true
 				time.Sleep(8 * time.Second)
 				_ = lock.Update(t.Context(), held)
 				time.Sleep(8 * time.Second)
 			},
-			expired: deadline,
-			holders: []string{"us"},
+			expired: deadline, holders: []string{"us"},
 		},
 		"ClockJumpsForward": {
-			reason: "the lease is as good as it was",
-			jump:   time.Hour,
-			steps: func(lock *fencedLock, _ *recordingLock) {
+			reason: "the lease is as good as it was", jump: time.Hour, steps: func(lock *fencedLock, _ *recordingLock) {
 				time.Sleep(8 * time.Second)
 				_ = lock.Update(t.Context(), held)
 				time.Sleep(8 * time.Second)
@@ -75,26 +71,18 @@ func TestFence(t *testing.T) {
 			holders: []string{"us", "us"},
 		},
 		"ClockJumpsBack": {
-			reason:  "the deadline does not wait for the time of day",
-			jump:    -time.Hour,
-			steps:   func(*fencedLock, *recordingLock) { time.Sleep(16 * time.Second) },
-			expired: deadline,
-			holders: []string{"us"},
+			reason: "the deadline does not wait for the time of day", jump: -time.Hour,
+			steps: func(*fencedLock, *recordingLock) { time.Sleep(16 * time.Second) }, expired: deadline, holders: []string{"us"},
 		},
-		"GivenAway": {
-			steps:   func(lock *fencedLock, _ *recordingLock) { _ = lock.Update(t.Context(), free) },
-			holders: []string{"us", ""},
-		},
+		"GivenAway": {steps: func(lock *fencedLock, _ *recordingLock) { _ = lock.Update(t.Context(), free) }, holders: []string{"us", ""}},
 		"NotGivenAwayTooLate": {
-			reason: "it may be somebody else's by now, which client-go's elector does not look at",
-			steps: func(lock *fencedLock, _ *recordingLock) {
+			reason: "it may be somebody else's by now, which client-go's elector does not look at", steps: func(lock *fencedLock, _ *recordingLock) {
 				time.Sleep(deadline + time.Second)
 				if err := lock.Update(t.Context(), free); !errors.Is(err, errLeaseLost) {
 					t.Errorf("got error %v, want %v", err, errLeaseLost)
 				}
 			},
-			expired: deadline,
-			holders: []string{"us"},
+			expired: deadline, holders: []string{"us"},
 		},
 	} {
 		testutil.Bubble(t, name, func(t *testing.T) {

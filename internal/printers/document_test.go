@@ -107,8 +107,7 @@ func TestList(t *testing.T) {
 		pages        [][]row
 	}{
 		"JSON": {
-			output: "json", pages: [][]row{{{"a"}}, {{"b\u009b"}}},
-			want: `{
+			output: "json", pages: [][]row{{{"a"}}, {{"b\u009b"}}}, want: `{
   "apiVersion": "sa-controller-manager/v1",
   "kind": "Numbers",
   "numbers": [

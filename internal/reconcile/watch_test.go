@@ -49,9 +49,8 @@ func TestRunWatching(t *testing.T) {
 		synctest.Wait()
 		watch.handler(func() {}).OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/gone", Obj: configMap("gone")}) // the watch missed it
 		want := []string{
-			"1s here deleted=false", "1s sync all",
-			"10s new deleted=false", "10s sync all",
-			"20s new deleted=true", "20s sync all", "20s gone deleted=true",
+			"1s here deleted=false", "1s sync all", "10s new deleted=false", "10s sync all", "20s new deleted=true", "20s sync all",
+			"20s gone deleted=true",
 		}
 		testutil.Check(t, "what happened", want, diary.Lines())
 		stop()

@@ -50,8 +50,7 @@ func TestHealth(t *testing.T) {
 			ready:  ready[:1], target: "/readyz?verbose=true", wantCode: 200, wantBody: "[+]caches ok: 4 synced\nreadyz check passed\n",
 		},
 		"Failing": {
-			reason: "a failure prints all lines, asked or not, each on one line",
-			ready:  ready, target: "/readyz", wantCode: 503,
+			reason: "a failure prints all lines, asked or not, each on one line", ready: ready, target: "/readyz", wantCode: 503,
 			wantBody: "[+]caches ok: 4 synced\n" +
 				"[-]signing-key failed: new key not accepted (old key signs)\n" +
 				"[-]leader failed: lost; and found\n" +

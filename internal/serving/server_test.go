@@ -46,23 +46,18 @@ func serve(t *testing.T, live []Check, changes ...func(*Config)) (server *Server
 	for _, change := range changes {
 		change(o)
 	}
-	server := testutil.Get(New(*o))(t)
+	server = testutil.Get(New(*o))(t)
 	return server, testutil.Start(t, func(ctx context.Context) error { return server.Run(klog.NewContext(ctx, klog.Logger{})) })
 }
 
 func addr(server *Server) string { return server.info.Listener.Addr().String() }
 
 // urlOf is the address of a path on server.
-func urlOf(server *Server, path string) string {
-	return "https://" + addr(server) + path
-}
+func urlOf(server *Server, path string) string { return "https://" + addr(server) + path }
 
 // client trusts whatever certificate it is shown: there is nothing to trust it by.
 func client(t *testing.T, change func(*http.Transport)) *http.Client {
-	transport := &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-		ForceAttemptHTTP2: true,
-	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	change(transport)
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
@@ -105,8 +100,7 @@ func TestWhatIsOpen(t *testing.T) {
 		want        map[string]int
 	}{
 		"Default": {
-			reason: "probes carry no credentials; whole paths only, as in KCM",
-			want: map[string]int{
+			reason: "probes carry no credentials; whole paths only, as in KCM", want: map[string]int{
 				"/healthz": 200, "/livez": 200, "/readyz": 200, "/livez/ping": 403, "/healthz/": 403, "/livez/../metrics": 403,
 				"/metrics": 403, "/metrics/slis": 403, "/configz": 403, "/flagz": 403, "/statusz": 403, "/": 403, "/debug/pprof/": 403,
 			},
@@ -114,8 +108,7 @@ func TestWhatIsOpen(t *testing.T) {
 		"Metrics":     {allow: []string{"/metrics"}, want: map[string]int{"/metrics": 200, "/metrics/slis": 403, "/healthz": 403}},
 		"NoProfiling": {allow: []string{"*"}, noProfiling: true, want: map[string]int{"/debug/pprof/heap": 404}},
 		"All": {
-			allow: []string{"/*"},
-			want: map[string]int{
+			allow: []string{"/*"}, want: map[string]int{
 				"/livez/ping": 200, "/metrics": 200, "/metrics/slis": 200, "/configz": 200, "/flagz": 200, "/statusz": 200,
 				"/debug/pprof/": 200, "/debug/flags/v": 404, "/nothing": 404,
 			},
@@ -145,9 +138,7 @@ func TestDebugPagesShowWhatWasGiven(t *testing.T) {
 	sets.FlagSet("pods").String("pod-token", "projected", "")
 	testutil.Must(t, sets.FlagSet("pods").Parse([]string{"--pod-token=secret"}))
 	handler := newHandler(&Config{Name: "program", Version: "v1.2.3", Flags: sets, Options: struct{ PodToken string }{"secret"}})
-	for path, want := range map[string]string{
-		"/configz": `{"program":{"PodToken":"secret"}}`, "/flagz": "pod-token", "/statusz": "1.2.3",
-	} {
+	for path, want := range map[string]string{"/configz": `{"program":{"PodToken":"secret"}}`, "/flagz": "pod-token", "/statusz": "1.2.3"} {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 		if body := answer.Body.String(); answer.Code != http.StatusOK || !strings.Contains(body, want) {

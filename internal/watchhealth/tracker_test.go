@@ -55,10 +55,7 @@ func TestSilence(t *testing.T) {
 		speaks, ends, after time.Duration
 		want                string
 	}{
-		"Young": {
-			reason: "with etcd's defaults bookmarks begin late",
-			url:    streaming, after: 12 * time.Minute,
-		},
+		"Young": {reason: "with etcd's defaults bookmarks begin late", url: streaming, after: 12 * time.Minute},
 		"NeverSpoke": {
 			reason: "it should have ended by itself",
 			url:    streaming, after: 13 * time.Minute, want: "no data received from v1/secrets (type=x) for 13m0s",
@@ -70,8 +67,7 @@ func TestSilence(t *testing.T) {
 			url:    streaming, speaks: time.Minute, after: 4*time.Minute + time.Second, want: "no data received from v1/secrets (type=x) for 3m1s",
 		},
 		"Group": {
-			url: group, speaks: time.Minute, after: 5 * time.Minute,
-			want: "no data received from rbac.authorization.k8s.io/v1/roles (a) for 4m0s",
+			url: group, speaks: time.Minute, after: 5 * time.Minute, want: "no data received from rbac.authorization.k8s.io/v1/roles (a) for 4m0s",
 		},
 		"NoWatchCache": {reason: "without bookmarks, silence is normal", url: plain, speaks: time.Minute, after: 11 * time.Minute},
 		"NoWatchCacheSilent": {
@@ -128,8 +124,7 @@ func TestWatchThatIsNotReplaced(t *testing.T) {
 	defer stop()
 	open := func() *http.Response {
 		backend := &server{status: http.StatusOK, pipe: emptyBody()}
-		response := testutil.Get(tracker.Wrap(backend).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, streaming, http.NoBody)))(t)
-		return response
+		return testutil.Get(tracker.Wrap(backend).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, streaming, http.NoBody)))(t)
 	}
 	open().Body.Close()
 	now.SetTime(now.Now().Add(13 * time.Minute))
@@ -169,9 +164,7 @@ func TestFailures(t *testing.T) {
 		"List":       {reason: "of an informer", url: list, answers: []server{{status: 403}}, want: "kube-apiserver answered 403: Forbidden"},
 		"OthersList": {reason: "it is no watch that is missing", url: other, answers: []server{{status: 403}}},
 		"Over":       {url: streaming, answers: []server{{status: 403}, {status: 200}}},
-		"Newest": {
-			url: streaming, answers: []server{{status: 403}, {err: errors.New("no route")}}, want: "no route",
-		},
+		"Newest":     {url: streaming, answers: []server{{status: 403}, {err: errors.New("no route")}}, want: "no route"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

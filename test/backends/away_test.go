@@ -113,10 +113,7 @@ func TestKeysDirIsAway(t *testing.T) {
 	nameKey(t, keys, "here", hsm.make(t, "here", "P-256"), "P-256")
 	s := serve(t, keys, pin)
 	s.pin(t, "here")
-	for name, instead := range map[string]func(){
-		"nothing is there": func() {},
-		"a file is there":  func() { write(t, keys, "") },
-	} {
+	for name, instead := range map[string]func(){"nothing is there": func() {}, "a file is there": func() { write(t, keys, "") }} {
 		testutil.Must(t, os.Rename(keys, keys+".old"))
 		instead()
 		s.reports(t, "--keys-dir: ", "the keys that are served stay")
@@ -149,11 +146,7 @@ func TestModuleWaits(t *testing.T) {
 		name     string
 		function int
 		opened   bool // before it begins to wait
-	}{
-		{"Login", fnLogin, false},
-		{"FirstSignature", fnSign, false},
-		{"LaterSignatures", fnSign, true},
-	} {
+	}{{"Login", fnLogin, false}, {"FirstSignature", fnSign, false}, {"LaterSignatures", fnSign, true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			hsm, bao, keys := newToken(t), newVault(t), t.TempDir()

@@ -178,9 +178,7 @@ func TestMoveToHSM(t *testing.T) {
 	for _, name := range []string{"hsm", "spare"} {
 		nameKey(t, w.path("keys"), name, hsm.make(t, name, "P-256"), "P-256")
 	}
-	eventually(t, "the key of the HSM as the next one", func() error {
-		return w.keys(t.Context(), "next", "--key=kep740:hsm", kubeconfig)
-	})
+	eventually(t, "the key of the HSM as the next one", func() error { return w.keys(t.Context(), "next", "--key=kep740:hsm", kubeconfig) })
 	eventually(t, "the rotation, once the spare key has its socket", func() error {
 		return w.keys(t.Context(), "rotate", "--wait", "--next-key=kep740:spare", "--cache-age=0s", kubeconfig)
 	})

@@ -145,9 +145,7 @@ func newWorld(t *testing.T, ring ...string) *world {
 			return err
 		}})
 	testutil.Must(t, err)
-	t.Cleanup(func() {
-		testutil.Must(t, w.cluster.Stop())
-	})
+	t.Cleanup(func() { testutil.Must(t, w.cluster.Stop()) })
 	w.client, err = w.cluster.Client()
 	testutil.Must(t, err)
 	w.party, err = tokenload.NewParty("kube-apiserver", w.cluster)
@@ -197,9 +195,7 @@ func (w *world) killHelper(t *testing.T) {
 	testutil.Get(w.helper.Kill())(t)
 }
 
-func (w *world) broken(f vault.Fault) func(*testing.T) {
-	return func(*testing.T) { w.bao.Break(f) }
-}
+func (w *world) broken(f vault.Fault) func(*testing.T) { return func(*testing.T) { w.bao.Break(f) } }
 
 func (w *world) healed(*testing.T) { w.bao.Heal() }
 

@@ -158,10 +158,7 @@ func TestPolicy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		page    string
 		harmful bool
-	}{
-		"With":    {broken, false},
-		"Without": {policy.ReplaceAllString(broken, ""), true},
-	} {
+	}{"With": {broken, false}, "Without": {policy.ReplaceAllString(broken, ""), true}} {
 		t.Run(name, func(t *testing.T) {
 			chromium := newBrowser(t)
 			testutil.Must(t, os.WriteFile(path, []byte(tc.page), 0o600))

@@ -34,9 +34,7 @@ const strays = `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-accou
 // what it says, and has nothing found any more.
 func TestDoctor(t *testing.T) {
 	await.Long(t)
-	cluster := testcluster.New(t, devcluster.Options{APIServerFlags: map[string][]string{
-		"disable-admission-plugins": {"ServiceAccount"},
-	}})
+	cluster := testcluster.New(t, devcluster.Options{APIServerFlags: map[string][]string{"disable-admission-plugins": {"ServiceAccount"}}})
 	kubeconfig, _, err := cluster.Identity(rbacUser)
 	testutil.Must(t, err)
 	permissions := testutil.Get(filepath.Abs("../../manifests/permissions"))(t)
@@ -195,8 +193,7 @@ func startManager(t *testing.T, cluster *testcluster.ControlPlane, flags []strin
 
 func runManager(t *testing.T, cluster *testcluster.ControlPlane, flags []string) *devcluster.Manager {
 	t.Helper()
-	manager := testutil.Get(testcluster.Binary(t).StartManager(cluster.Cluster, flags...))(t)
-	return manager
+	return testutil.Get(testcluster.Binary(t).StartManager(cluster.Cluster, flags...))(t)
 }
 
 func createPod(t *testing.T, cluster *testcluster.ControlPlane) *corev1.Pod {
@@ -205,8 +202,7 @@ func createPod(t *testing.T, cluster *testcluster.ControlPlane) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx"}}},
 	}
-	pod := testutil.Get(cluster.API.CoreV1().Pods("default").Create(testcluster.Context(t), pod, metav1.CreateOptions{}))(t)
-	return pod
+	return testutil.Get(cluster.API.CoreV1().Pods("default").Create(testcluster.Context(t), pod, metav1.CreateOptions{}))(t)
 }
 
 func untouched(pod *corev1.Pod) bool {

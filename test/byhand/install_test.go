@@ -124,9 +124,7 @@ const unusedTokens = `---
 // TestRBAC has the manager do all that needs a permission, with no others than those
 // of manifests/permissions and, for what no manifest turns on, of token-secrets and options below it.
 func TestRBAC(t *testing.T) {
-	cluster := testcluster.New(t, devcluster.Options{APIServerFlags: map[string][]string{
-		"disable-admission-plugins": {"ServiceAccount"},
-	}})
+	cluster := testcluster.New(t, devcluster.Options{APIServerFlags: map[string][]string{"disable-admission-plugins": {"ServiceAccount"}}})
 	kubeconfig, _, err := cluster.Identity(rbacUser)
 	testutil.Must(t, err)
 	page := testutil.Get(filepath.Abs("../../manifests/permissions"))(t)

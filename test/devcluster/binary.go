@@ -208,9 +208,7 @@ func FreePorts(n int) ([]int, error) {
 	return nil, errors.New("find a free port on " + loopback)
 }
 
-func address(port int) string {
-	return fmt.Sprintf("%s:%d", loopback, port)
-}
+func address(port int) string { return fmt.Sprintf("%s:%d", loopback, port) }
 
 // OwnAddress returns an address of this machine that is not loopback, which endpoints may not have. What is sent
 // to it does not leave the machine.

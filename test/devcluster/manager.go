@@ -56,11 +56,8 @@ func (c *Cluster) StartKubeControllerManager(flags ...string) (*Manager, error) 
 		return nil, err
 	}
 	defaults := []string{
-		"--leader-elect=false",
-		"--controllers=serviceaccount,serviceaccount-token",
-		"--use-service-account-credentials=false",
-		"--service-account-private-key-file=" + c.SigningKeyFile(),
-		"--root-ca-file=" + c.CAFile(),
+		"--leader-elect=false", "--controllers=serviceaccount,serviceaccount-token", "--use-service-account-credentials=false",
+		"--service-account-private-key-file=" + c.SigningKeyFile(), "--root-ca-file=" + c.CAFile(),
 	}
 	// It has no /readyz.
 	return c.startManager("kube-controller-manager", path, "/healthz", append(defaults, flags...), nil, nil)
@@ -82,10 +79,7 @@ func (c *Cluster) startManager(name, path, readyPath string, flags, env []string
 		return nil, err
 	}
 	args := append([]string{
-		"--kubeconfig=" + c.Kubeconfig(),
-		"--bind-address=" + loopback,
-		"--secure-port=" + strconv.Itoa(port),
-		"-v=2",
+		"--kubeconfig=" + c.Kubeconfig(), "--bind-address=" + loopback, "--secure-port=" + strconv.Itoa(port), "-v=2",
 	}, flags...)
 	if c.host != nil {
 		if err := c.host.forward(port, nil, c.host); err != nil {
@@ -103,9 +97,7 @@ func (c *Cluster) startManager(name, path, readyPath string, flags, env []string
 
 // Ready returns once the manager says that it is ready, and with an error when
 // ctx or the manager ends first.
-func (m *Manager) Ready(ctx context.Context) error {
-	return m.awaitOK(ctx, m.readyPath, m.process)
-}
+func (m *Manager) Ready(ctx context.Context) error { return m.awaitOK(ctx, m.readyPath, m.process) }
 
 // URL is where the manager serves, https://127.0.0.1:port.
 func (m *Manager) URL() string { return m.probe.url }

@@ -82,11 +82,7 @@ func (a *Authority) issue(template *x509.Certificate) (cert, key []byte, err err
 // newTemplate is valid for a year: a cluster of make run may stay up for long.
 func newTemplate(subject pkix.Name) *x509.Certificate {
 	now := time.Now()
-	return &x509.Certificate{
-		Subject:   subject,
-		NotBefore: now.Add(-time.Hour),
-		NotAfter:  now.AddDate(1, 0, 0),
-	}
+	return &x509.Certificate{Subject: subject, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0)}
 }
 
 // WriteSigningKey makes a new private key of the given type and writes it to
@@ -125,13 +121,9 @@ func (c *Cluster) writeIdentity(path, user string, groups ...string) (*rest.Conf
 	}
 	kubeconfig := clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{"devcluster": {
-			Server:                   "https://" + address(c.apiServerPort),
-			CertificateAuthorityData: c.servingCA.PEM(),
+			Server: "https://" + address(c.apiServerPort), CertificateAuthorityData: c.servingCA.PEM(),
 		}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{user: {
-			ClientCertificateData: cert,
-			ClientKeyData:         key,
-		}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: cert, ClientKeyData: key}},
 		Contexts:       map[string]*clientcmdapi.Context{"devcluster": {Cluster: "devcluster", AuthInfo: user}},
 		CurrentContext: "devcluster",
 	}

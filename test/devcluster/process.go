@@ -184,9 +184,7 @@ type outputLog struct {
 	grown   chan struct{} // closed and replaced by every write
 }
 
-func newOutputLog() *outputLog {
-	return &outputLog{grown: make(chan struct{})}
-}
+func newOutputLog() *outputLog { return &outputLog{grown: make(chan struct{})} }
 
 // Write implements io.Writer.
 func (l *outputLog) Write(p []byte) (int, error) {

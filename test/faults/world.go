@@ -193,9 +193,7 @@ func (w *World) terms() (terms []*term) {
 }
 
 // report keeps a violation that a fault itself has found.
-func (w *World) report(v checker.Violation) {
-	w.found = append(w.found, v)
-}
+func (w *World) report(v checker.Violation) { w.found = append(w.found, v) }
 
 // leader is the replica that holds the Lease.
 func (w *World) leader(ctx context.Context) (*Replica, error) {

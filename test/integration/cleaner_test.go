@@ -50,9 +50,7 @@ func secretForEveryRule(t *testing.T, c *testcluster.ControlPlane) (namespace st
 		"marked-in-volume":  {invalidSinceLabel: longAgo},
 		"marked-and-manual": {invalidSinceLabel: longAgo},
 	}
-	secrets := []*corev1.Secret{
-		secret("unused"), secret("manual"), secret("in-volume"), secret("in-variable"), optedOut,
-	}
+	secrets := []*corev1.Secret{secret("unused"), secret("manual"), secret("in-volume"), secret("in-variable"), optedOut}
 	for name := range labels {
 		if name != "marked-and-manual" {
 			secrets = append(secrets, secret(name))
@@ -205,9 +203,7 @@ func createPod(t *testing.T, c *testcluster.ControlPlane, namespace, name, secre
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "app", AutomountServiceAccountToken: new(false), Containers: []corev1.Container{container},
-			Volumes: []corev1.Volume{{
-				Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}},
-			}},
+			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}},
 		},
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)

@@ -98,15 +98,13 @@ func clientAt(t *testing.T, config *rest.Config, now time.Time) kubernetes.Inter
 	trust := testutil.Get(rest.TLSConfigFor(config))(t)
 	trust.Time = func() time.Time { return now }
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true}}
-	api := testutil.Get(kubernetes.NewForConfigAndClient(&rest.Config{Host: config.Host}, client))(t)
-	return api
+	return testutil.Get(kubernetes.NewForConfigAndClient(&rest.Config{Host: config.Host}, client))(t)
 }
 
 // get reads a path that is no resource.
 func get(t *testing.T, c *testcluster.ControlPlane, path string) []byte {
 	t.Helper()
-	body := testutil.Get(c.API.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context()))(t)
-	return body
+	return testutil.Get(c.API.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context()))(t)
 }
 
 // rawKeys are the keys of a JWKS as they stand there, in any order.

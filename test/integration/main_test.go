@@ -143,15 +143,11 @@ contexts: [{name: c, context: {cluster: c}}]
 
 	// By message; in the page's messages ... stands for anything.
 	mistakes := map[string][]string{
-		"is ignored by this program, and --strict-flags refuses such flags": {
-			kubeconfig, "--strict-flags", "--cluster-name=a",
-		},
+		"is ignored by this program, and --strict-flags refuses such flags": {kubeconfig, "--strict-flags", "--cluster-name=a"},
 		"has the content of a PEM file or of a kubeconfig in it and must have the path of the file": {
 			"--service-account-private-key-file=" + string(testkeys.P256()),
 		},
-		"has several lines and must have one": {
-			"--kubeconfig=a\nb",
-		},
+		"has several lines and must have one": {"--kubeconfig=a\nb"},
 		"neither --kubeconfig nor --master is given, and this is not a Pod with a ServiceAccount token": nil,
 		"--...: ...: no such file or directory": {
 			kubeconfig, "--root-ca-file=/does/not/exist",
@@ -159,12 +155,8 @@ contexts: [{name: c, context: {cluster: c}}]
 		`--kubeconfig "...": error loading config file "...": ...`: {
 			"--kubeconfig=" + testutil.WriteFile(t, "bad", []byte("this: [is not")),
 		},
-		"must have a current-context that names a cluster": {
-			changed(""),
-		},
-		"context was not found for specified context: ...": {
-			changed("current-context: other"),
-		},
+		"must have a current-context that names a cluster": {changed("")},
+		"context was not found for specified context: ...": {changed("current-context: other")},
 		"--service-account-private-key-file: ... is a directory, not a file": {
 			kubeconfig, "--service-account-private-key-file=" + dir,
 		},
@@ -178,9 +170,7 @@ contexts: [{name: c, context: {cluster: c}}]
 		"open --secure-port ... on --bind-address ...: ... address already in use": {
 			kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.1", "--secure-port=" + port,
 		},
-		"open --webhook-port ... on ...: ... address already in use": {
-			kubeconfig, "--secure-port=0", "--webhook-port=" + port,
-		},
+		"open --webhook-port ... on ...: ... address already in use": {kubeconfig, "--secure-port=0", "--webhook-port=" + port},
 		`--tls-cert-file "..." with --tls-private-key-file "...": tls: private key does not match public key`: {
 			kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.2", "--tls-cert-file=" + certFile, "--tls-private-key-file=" + otherKey,
 		},

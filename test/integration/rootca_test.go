@@ -115,8 +115,7 @@ func TestRootCAExchange(t *testing.T) {
 
 func newRoot(t *testing.T) *devcluster.Authority {
 	t.Helper()
-	ca := testutil.Get(devcluster.NewAuthority("root"))(t)
-	return ca
+	return testutil.Get(devcluster.NewAuthority("root"))(t)
 }
 
 // serverName selects the serving certificate that is exchanged. Other clients of kube-apiserver use another.

@@ -139,8 +139,7 @@ func TestElsewhere(t *testing.T) {
 				"namespaces trust-bundle secrets"},
 		},
 		"administrator": {
-			reason: "all is read, and nothing is wrong",
-			rules: []rbacv1.PolicyRule{
+			reason: "all is read, and nothing is wrong", rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}, {NonResourceURLs: []string{"*"}, Verbs: []string{"get"}},
 			},
 			want: map[string]string{"ok": "token webhook namespaces trust-bundle secrets references",
@@ -249,9 +248,7 @@ func TestPlugin(t *testing.T) {
 			args: []string{"inspect", inContext, "--cluster"}, input: requestToken(t, c, namespace, "robot"),
 			texts: []string{"Verdict:       valid", namespace + ":robot"},
 		},
-		"doctor": {
-			args: []string{"doctor", inContext, "--only=references", "--grace=1s", "-o=json"}, texts: []string{`"kind": "DoctorReport"`},
-		},
+		"doctor":  {args: []string{"doctor", inContext, "--only=references", "--grace=1s", "-o=json"}, texts: []string{`"kind": "DoctorReport"`}},
 		"jwks":    {args: []string{"jwks", inContext, key, "--check=cluster"}, code: 2, texts: []string{"same", "extra"}},
 		"version": {args: []string{"--version"}, texts: []string{"kubectl sa-tokens version v"}},
 		"unknown flag": {

@@ -84,11 +84,8 @@ func TestSurfaces(t *testing.T) {
 		value           float64 // of a series that is no counter
 	}{
 		"key not accepted": {
-			breaks:  func(t *testing.T) { s.accept(t, testkeys.P256()) },
-			repairs: func(t *testing.T) { s.accept(t, s.export(t)) },
-			want: findings{
-				Readyz: []string{"key-not-accepted"}, Doctor: []string{"key-not-accepted"}, Keys: []string{"key-not-accepted"},
-			},
+			breaks: func(t *testing.T) { s.accept(t, testkeys.P256()) }, repairs: func(t *testing.T) { s.accept(t, s.export(t)) },
+			want:  findings{Readyz: []string{"key-not-accepted"}, Doctor: []string{"key-not-accepted"}, Keys: []string{"key-not-accepted"}},
 			alert: "SACMSigningKeyRefused", series: `sacm_signing_key_probes_total{result="refused"}`,
 		},
 		"permission taken away": {
@@ -110,15 +107,11 @@ func TestSurfaces(t *testing.T) {
 				s.restart(t) // the connections of kube-apiserver go on working
 			},
 			repairs: func(t *testing.T) { s.trust(t, s.ClientCAFile()) },
-			want: findings{
-				NotReady: true, Readyz: []string{"registration-unreachable"}, Doctor: []string{"registration-unreachable"},
-			},
-			alert: "SACMWebhookUnreachable", series: `sacm_webhook_registration_state{state="unreachable"}`, value: 1,
+			want:    findings{NotReady: true, Readyz: []string{"registration-unreachable"}, Doctor: []string{"registration-unreachable"}},
+			alert:   "SACMWebhookUnreachable", series: `sacm_webhook_registration_state{state="unreachable"}`, value: 1,
 		},
 		"webhook switched off": {
-			breaks:  func(t *testing.T) { s.webhook(t, "unregister") },
-			repairs: func(t *testing.T) { s.webhook(t, "register") },
-			want: findings{
+			breaks: func(t *testing.T) { s.webhook(t, "unregister") }, repairs: func(t *testing.T) { s.webhook(t, "register") }, want: findings{
 				Readyz: []string{"registration-off", "policy-missing"}, Doctor: []string{"registration-off", "pod-without-account", "policy-missing"},
 			},
 			alert: "SACMWebhookNotRegistered", series: `sacm_webhook_registration_state{state="registered"}`,
@@ -127,13 +120,11 @@ func TestSurfaces(t *testing.T) {
 			breaks: func(t *testing.T) {
 				s.kubectl(t, "", "delete", "validatingadmissionpolicybinding", "sa-controller-manager-pods")
 			},
-			repairs: s.permit,
-			want:    findings{Readyz: []string{"policy-missing"}, Doctor: []string{"policy-missing"}},
+			repairs: s.permit, want: findings{Readyz: []string{"policy-missing"}, Doctor: []string{"policy-missing"}},
 		},
 		"ring lost": {
 			breaks:  func(t *testing.T) { testutil.Must(t, os.Rename(s.ring, s.ring+".away")) },
-			repairs: func(t *testing.T) { testutil.Must(t, os.Rename(s.ring+".away", s.ring)) },
-			want: findings{
+			repairs: func(t *testing.T) { testutil.Must(t, os.Rename(s.ring+".away", s.ring)) }, want: findings{
 				NotReady: true, Readyz: []string{"ring-lost"}, Doctor: []string{"host-restored"}, Keys: []string{"ring-lost"},
 				Skipped: append([]string{"keys"}, without...),
 			},
@@ -155,16 +146,13 @@ func TestSurfaces(t *testing.T) {
 				s.awaitRefusal(t)
 				s.kubectl(t, "", shop, "patch", "configmap", "kube-root-ca.crt", "--type=merge", `--patch={"data":{"ca.crt":"x"}}`)
 			},
-			repairs: func(t *testing.T) { s.kubectl(t, refusesUs, "delete", "-f", "-") },
-			want:    findings{Doctor: []string{"root-ca-differs"}},
-			alert:   "SACMRootCANotPublished", series: `root_ca_cert_publisher_sync_total{code="422"}`,
+			repairs: func(t *testing.T) { s.kubectl(t, refusesUs, "delete", "-f", "-") }, want: findings{Doctor: []string{"root-ca-differs"}},
+			alert: "SACMRootCANotPublished", series: `root_ca_cert_publisher_sync_total{code="422"}`,
 		},
 		"two do the same": {
 			breaks:  func(t *testing.T) { s.kubectl(t, stockPods, "apply", "-f", "-") },
 			repairs: func(t *testing.T) { s.kubectl(t, stockPods, "delete", "--force", "-f", "-") },
-			want: findings{
-				Doctor: []string{"apiserver-stock", "controller-manager-stock"}, Skipped: []string{"apiservers", "secrets"},
-			},
+			want:    findings{Doctor: []string{"apiserver-stock", "controller-manager-stock"}, Skipped: []string{"apiservers", "secrets"}},
 		},
 	} {
 		clean := t.Run(name, func(t *testing.T) {

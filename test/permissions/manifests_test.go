@@ -128,8 +128,7 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	roles, client := w.API.RbacV1().ClusterRoles(), w.API.RbacV1()
 	get := func(name string) *rbacv1.ClusterRole {
 		t.Helper()
-		role := testutil.Get(roles.Get(t.Context(), "system:sa-controller-manager:"+name, metav1.GetOptions{}))(t)
-		return role
+		return testutil.Get(roles.Get(t.Context(), "system:sa-controller-manager:"+name, metav1.GetOptions{}))(t)
 	}
 	apply()
 	newer, older, narrowed, untouched := get("common"), get("webhook"), get("token"), get("root-ca")
@@ -159,10 +158,8 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	if _, err := client.Roles("kube-system").Get(t.Context(), gone, metav1.GetOptions{}); err != nil {
 		t.Errorf("a role that was gone: %v", err)
 	}
-	if binding, err = client.ClusterRoleBindings().Get(t.Context(), moved, metav1.GetOptions{}); err != nil ||
-		binding.Subjects[0].Name != "other" {
-		t.Errorf("the subjects of a binding: %v, %v", binding.Subjects, err)
-	}
+	binding = testutil.Get(client.ClusterRoleBindings().Get(t.Context(), moved, metav1.GetOptions{}))(t)
+	testutil.Check(t, "the subject of a binding", "other", binding.Subjects[0].Name)
 }
 
 // TestRenderedAccount: the account of the rendered Deployment may do all that a process with a key ring does.

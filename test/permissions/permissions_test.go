@@ -149,8 +149,7 @@ func rulesOf(t *testing.T, flags ...string) []permissions.Rule {
 	t.Helper()
 	o, _, err := secureport.Parse(flags)
 	testutil.Must(t, err)
-	rules := testutil.Get(permissions.Rules(o))(t)
-	return rules
+	return testutil.Get(permissions.Rules(o))(t)
 }
 
 // grant gives the user all that the rules have but for one access, in roles of its own,

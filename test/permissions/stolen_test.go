@@ -149,7 +149,7 @@ func TestStolenCertificate(t *testing.T) {
 		{"a token Secret: delete", "", remove(core.Secrets(shop).Delete, "old")},
 		{"our state: change", "", func(ctx context.Context) error {
 			state := testutil.Get(core.Secrets(system).Get(ctx, "sa-controller-manager-root-ca", metav1.GetOptions{}))(t)
-			_, err = core.Secrets(system).Update(ctx, state, metav1.UpdateOptions{})
+			_, err := core.Secrets(system).Update(ctx, state, metav1.UpdateOptions{})
 			return err
 		}},
 		{"our webhook's CA", "", write(core.Secrets(system).Create, &corev1.Secret{ObjectMeta: disguised.ObjectMeta})},

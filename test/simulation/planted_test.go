@@ -34,8 +34,7 @@ func edits(texts ...string) (all []planted.Edit) {
 var plants = []plant{
 	{planted.WrongKey(), 1},
 	{planted.NoFence(), 1},
-	{planted.Plant{Name: "dropped tombstones", Shows: regexp.MustCompile(
-		`^promise 3: .* references \S+, which is gone$`), Edits: edits(
+	{planted.Plant{Name: "dropped tombstones", Shows: regexp.MustCompile(`^promise 3: .* references \S+, which is gone$`), Edits: edits(
 		"internal/reconcile/watch.go",
 		"obj = tombstone.Obj", `if isPlanted("dropped tombstones") {
 				return
@@ -70,8 +69,7 @@ var plants = []plant{
 	}
 `,
 	)}, 1},
-	{planted.Plant{Name: "patch that rewrites a list", Shows: regexp.MustCompile(
-		`^promise 3: .* which a user has written$`), Edits: edits(
+	{planted.Plant{Name: "patch that rewrites a list", Shows: regexp.MustCompile(`^promise 3: .* which a user has written$`), Edits: edits(
 		"controllers/tokencontroller/account.go",
 		"append([]corev1.ObjectReference{{Name: secret}}, account.Secrets...)", "planted(account, secret)",
 		"controllers/tokencontroller/account.go",

@@ -156,33 +156,29 @@ func oddPods() map[string]odd {
 		projected = `{"name":"kube-api-access-abcde","projected":{"sources":[{"serviceAccountToken":{"path":"token"}}]}}`
 	)
 	pods := map[string]odd{
-		"plain":                   {spec: oneContainer},
-		"names the account":       {spec: oneContainer + `,"serviceAccountName":"default"`},
-		"deprecated name":         {spec: oneContainer + `,"serviceAccount":"default"`},
-		"both names":              {spec: oneContainer + `,"serviceAccount":"other","serviceAccountName":"default"`},
-		"both names, other":       {spec: oneContainer + `,"serviceAccount":"default","serviceAccountName":"other"`},
-		"empty names":             {spec: oneContainer + `,"serviceAccount":"","serviceAccountName":""`},
-		"null name":               {spec: oneContainer + `,"serviceAccountName":null`},
-		"no such account":         {spec: oneContainer + `,"serviceAccountName":"nobody"`},
-		"impossible account":      {spec: oneContainer + `,"serviceAccountName":"a_b"`},
-		"automount off":           {spec: oneContainer + `,"automountServiceAccountToken":false`},
-		"automount on":            {spec: oneContainer + `,"automountServiceAccountToken":true`},
-		"automount null":          {spec: oneContainer + `,"automountServiceAccountToken":null`},
-		"two containers":          {spec: `"containers":[{"name":"a","image":"i"},{"name":"b","image":"i"}]`},
-		"init containers":         {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i"},{"name":"j","image":"i"}]`},
-		"sidecar":                 {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i","restartPolicy":"Always"}]`},
-		"no containers":           {spec: `"containers":[]`},
-		"null containers":         {spec: `"containers":null`},
-		"no spec":                 {spec: ""},
-		"own mount":               {spec: `"containers":[` + mounted + `],` + own},
-		"own mount in one of two": {spec: `"containers":[` + mounted + `,{"name":"b","image":"i"}],` + own},
-		"own mount in the init container": {
-			spec: oneContainer + `,"initContainers":[` + strings.Replace(mounted, `"a"`, `"i"`, 1) + `],` + own,
-		},
-		"mount with a slash": {
-			spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/", 1) + `],` + own,
-		},
-		"mount below": {spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/x", 1) + `],` + own},
+		"plain":                           {spec: oneContainer},
+		"names the account":               {spec: oneContainer + `,"serviceAccountName":"default"`},
+		"deprecated name":                 {spec: oneContainer + `,"serviceAccount":"default"`},
+		"both names":                      {spec: oneContainer + `,"serviceAccount":"other","serviceAccountName":"default"`},
+		"both names, other":               {spec: oneContainer + `,"serviceAccount":"default","serviceAccountName":"other"`},
+		"empty names":                     {spec: oneContainer + `,"serviceAccount":"","serviceAccountName":""`},
+		"null name":                       {spec: oneContainer + `,"serviceAccountName":null`},
+		"no such account":                 {spec: oneContainer + `,"serviceAccountName":"nobody"`},
+		"impossible account":              {spec: oneContainer + `,"serviceAccountName":"a_b"`},
+		"automount off":                   {spec: oneContainer + `,"automountServiceAccountToken":false`},
+		"automount on":                    {spec: oneContainer + `,"automountServiceAccountToken":true`},
+		"automount null":                  {spec: oneContainer + `,"automountServiceAccountToken":null`},
+		"two containers":                  {spec: `"containers":[{"name":"a","image":"i"},{"name":"b","image":"i"}]`},
+		"init containers":                 {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i"},{"name":"j","image":"i"}]`},
+		"sidecar":                         {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i","restartPolicy":"Always"}]`},
+		"no containers":                   {spec: `"containers":[]`},
+		"null containers":                 {spec: `"containers":null`},
+		"no spec":                         {spec: ""},
+		"own mount":                       {spec: `"containers":[` + mounted + `],` + own},
+		"own mount in one of two":         {spec: `"containers":[` + mounted + `,{"name":"b","image":"i"}],` + own},
+		"own mount in the init container": {spec: oneContainer + `,"initContainers":[` + strings.Replace(mounted, `"a"`, `"i"`, 1) + `],` + own},
+		"mount with a slash":              {spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/", 1) + `],` + own},
+		"mount below":                     {spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/x", 1) + `],` + own},
 		"mount with a subpath": {
 			spec: `"containers":[` + strings.Replace(mounted, `"mountPath"`, `"subPath":"x","mountPath"`, 1) + `],` + own,
 		},
@@ -442,10 +438,8 @@ func TestLaterWebhook(t *testing.T) {
 		limits bool // the account, meanwhile
 		code   int
 	}{
-		"AddsContainer": {patch: `[{"op":"add","path":"/spec/containers/-","value":{"name":"sidecar","image":"image"}}]`, code: 201},
-		"AddsInitContainer": {
-			patch: `[{"op":"add","path":"/spec/initContainers","value":[{"name":"init","image":"image"}]}]`, code: 201,
-		},
+		"AddsContainer":     {patch: `[{"op":"add","path":"/spec/containers/-","value":{"name":"sidecar","image":"image"}}]`, code: 201},
+		"AddsInitContainer": {patch: `[{"op":"add","path":"/spec/initContainers","value":[{"name":"init","image":"image"}]}]`, code: 201},
 		"MakesMirror": {patch: `[{"op":"add","path":"/metadata/annotations","value":{"kubernetes.io/config.mirror":""}},` +
 			`{"op":"add","path":"/spec/nodeName","value":"node"}]`, code: 403},
 		"ChangesAccount": {
@@ -460,9 +454,7 @@ func TestLaterWebhook(t *testing.T) {
 			patch: `[{"op":"add","path":"/spec/serviceAccountName","value":"nobody"},{"op":"add","path":"/spec/serviceAccount","value":"nobody"}]`,
 			code:  403,
 		},
-		"RemovesMark": {
-			patch: `[{"op":"add","path":"/metadata/uid","value":""},{"op":"add","path":"/metadata/selfLink","value":""}]`, code: 201,
-		},
+		"RemovesMark": {patch: `[{"op":"add","path":"/metadata/uid","value":""},{"op":"add","path":"/metadata/selfLink","value":""}]`, code: 201},
 		"RemovesVolume": {
 			patch: `[{"op":"remove","path":"/spec/volumes/1"},{"op":"remove","path":"/spec/containers/0/volumeMounts"}]`, code: 201,
 		},
@@ -517,8 +509,7 @@ func TestLaterWebhook(t *testing.T) {
 // deadFor is how long TestWithoutUs creates Pods without our process, and before with it: minutes by hand.
 func deadFor(t *testing.T) time.Duration {
 	t.Helper()
-	d := testutil.Get(time.ParseDuration(stdcmp.Or(os.Getenv("SACM_DEAD_FOR"), "3s")))(t)
-	return d
+	return testutil.Get(time.ParseDuration(stdcmp.Or(os.Getenv("SACM_DEAD_FOR"), "3s")))(t)
 }
 
 // TestWithoutUs kills our process. Pods of the account default of twenty namespaces, and of an account of kube-system,

@@ -71,9 +71,7 @@ func run(m *testing.M) int {
 			return 1
 		}
 	}
-	shared = &suite{binary: sync.OnceValues(func() (devcluster.Binary, error) {
-		return devcluster.FindBinary(context.Background())
-	})}
+	shared = &suite{binary: sync.OnceValues(func() (devcluster.Binary, error) { return devcluster.FindBinary(context.Background()) })}
 	code := m.Run()
 	if err := shared.finish(); err != nil {
 		fmt.Fprintf(os.Stderr, "after all tests: %v\n", err)
@@ -280,6 +278,5 @@ func (m *manager) metric(t *testing.T, name string, labels devcluster.Labels) fl
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	port := testutil.Get(devcluster.FreePort())(t)
-	return port
+	return testutil.Get(devcluster.FreePort())(t)
 }

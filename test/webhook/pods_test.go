@@ -60,8 +60,7 @@ func secretVolume(secret string) corev1.Volume {
 // create creates the Pod, which must be admitted, and returns what became of it.
 func (c *cluster) create(t *testing.T, namespace string, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	made := testutil.Get(c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
-	return made
+	return testutil.Get(c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
 }
 
 // refuse creates the Pod, which must be refused with 403 and that text.
@@ -84,8 +83,7 @@ func (c *cluster) createAccount(t *testing.T, namespace, name string, changes ..
 	for _, change := range changes {
 		change(account)
 	}
-	made := testutil.Get(c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
-	return made
+	return testutil.Get(c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
 }
 
 // try creates a Pod with dryRun.

@@ -130,9 +130,7 @@ func TestPolicyPasses(t *testing.T) {
 		"bound to a webhook":  {"its claims are kube-apiserver's to choose", webhookBound},
 		"white space":         {"JSON all the same", raw(`,"iss"`, " ,\n\"iss\"")},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testutil.CheckError(t, tc.reason, "", newPolicy(t).Check(tc.payload()))
-		})
+		t.Run(name, func(t *testing.T) { testutil.CheckError(t, tc.reason, "", newPolicy(t).Check(tc.payload())) })
 	}
 }
 

@@ -93,22 +93,19 @@ func TestAwaitAPIServer(t *testing.T) {
 	}{
 		"AtOnce": {answers: []roundTrip{healthy}, want: contact{connected: true, log: []string{connected}}},
 		"LateAPIServer": {
-			reason:  "one clear line for each try",
-			answers: append(slices.Repeat([]roundTrip{fail}, 8), healthy),
+			reason: "one clear line for each try", answers: append(slices.Repeat([]roundTrip{fail}, 8), healthy),
 			want: contact{connected: true, took: 13500 * time.Millisecond, log: []string{
 				failed("500ms"), failed("1s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), connected,
 			}},
 		},
 		"Hangs": {
-			reason:  "a connection that hangs is a line in the log too",
-			answers: []roundTrip{hang, healthy},
+			reason: "a connection that hangs is a line in the log too", answers: []roundTrip{hang, healthy},
 			want: contact{connected: true, took: 5500 * time.Millisecond, log: []string{
 				notYet("500ms", `Get "https://apiserver/version": context deadline exceeded`), connected,
 			}},
 		},
 		"SomethingElse": {
-			reason:  "a proxy's error page is no API server",
-			answers: []roundTrip{answer(http.StatusOK, "text/html", "<html>"), healthy},
+			reason: "a proxy's error page is no API server", answers: []roundTrip{answer(http.StatusOK, "text/html", "<html>"), healthy},
 			want: contact{connected: true, took: 500 * time.Millisecond, log: []string{
 				notYet("500ms", "read /version: invalid character '<' looking for beginning of value"), connected,
 			}},

@@ -44,9 +44,7 @@ func parse(t *testing.T, args ...string) *options.Options {
 	return o
 }
 
-func keyID(private []byte) string {
-	return testkeys.Parse(private).ID()
-}
+func keyID(private []byte) string { return testkeys.Parse(private).ID() }
 
 func keyIDs(keys []signing.PublicKey) []string {
 	var ids []string
@@ -62,8 +60,7 @@ func TestOpenFiles(t *testing.T) {
 	f, _, err := openAll(&options.Keys{
 		PrivateKeyFile: testutil.WriteFile(t, "sa.key", testkeys.P256()),
 		VerifyKeyFiles: []string{
-			testutil.WriteFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())),
-			testutil.WriteFile(t, "one.pem", testkeys.RSA2048()),
+			testutil.WriteFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())), testutil.WriteFile(t, "one.pem", testkeys.RSA2048()),
 		},
 		RootCAFile: testutil.WriteFile(t, "ca.crt", cert),
 	}, &rest.Config{})

@@ -29,12 +29,10 @@ func TestClientCertificate(t *testing.T) {
 		"File":     {tls: rest.TLSClientConfig{CertFile: file}, follows: file},
 		"Both":     {tls: rest.TLSClientConfig{CertData: certificate, CertFile: "none"}},
 		"NoFile": {
-			tls: rest.TLSClientConfig{CertFile: "none"},
-			err: "client-certificate of the kubeconfig: read none: no such file or directory",
+			tls: rest.TLSClientConfig{CertFile: "none"}, err: "client-certificate of the kubeconfig: read none: no such file or directory",
 		},
 		"EmbeddedKey": {
-			tls: rest.TLSClientConfig{CertData: testkeys.P256()},
-			err: "client-certificate-data of the kubeconfig: want PEM of a certificate",
+			tls: rest.TLSClientConfig{CertData: testkeys.P256()}, err: "client-certificate-data of the kubeconfig: want PEM of a certificate",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,11 +22,7 @@ func TestSetGCPercent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		gogc, limit string
 		want        int
-	}{
-		"ByDefault":      {want: heapGrowth},
-		"WithGOGC":       {gogc: "100", want: before},
-		"WithGOMEMLIMIT": {limit: "64MiB", want: before},
-	} {
+	}{"ByDefault": {want: heapGrowth}, "WithGOGC": {gogc: "100", want: before}, "WithGOMEMLIMIT": {limit: "64MiB", want: before}} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GOGC", tc.gogc)
 			t.Setenv("GOMEMLIMIT", tc.limit)

@@ -38,9 +38,7 @@ type halfAPIServer struct {
 
 // The namespace shop lacks its account and its root CA, the account lone its token Secret, and the Secret of robot its token.
 var listed = map[string][]string{
-	"namespaces": {
-		`{"metadata":{"name":"shop","resourceVersion":"1"},"status":{"phase":"Active"}}`,
-	},
+	"namespaces": {`{"metadata":{"name":"shop","resourceVersion":"1"},"status":{"phase":"Active"}}`},
 	"serviceaccounts": {
 		`{"metadata":{"namespace":"kube-system","name":"default","uid":"uid","resourceVersion":"1"}}`,
 		`{"metadata":{"namespace":"shop","name":"lone","uid":"lone","resourceVersion":"1"}}`,

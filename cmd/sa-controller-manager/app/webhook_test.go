@@ -101,12 +101,10 @@ func TestAnyReplicaProves(t *testing.T) {
 		"OwnCA":           {reason: "its certificates are this cluster's", registration: registration.URL, want: true},
 		"OwnCAAndService": {reason: "likewise", registration: registration.Service, want: true},
 		"Files": {
-			reason:       "another cluster may be at the URL, with a certificate of the same CA",
-			registration: registration.URL, certFile: "tls.crt",
+			reason: "another cluster may be at the URL, with a certificate of the same CA", registration: registration.URL, certFile: "tls.crt",
 		},
 		"FilesAndAService": {
-			reason:       "a Service leads to this cluster's replicas",
-			registration: registration.Service, certFile: "tls.crt", want: true,
+			reason: "a Service leads to this cluster's replicas", registration: registration.Service, certFile: "tls.crt", want: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

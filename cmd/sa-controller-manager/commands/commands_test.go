@@ -45,30 +45,24 @@ func TestCommandRefuses(t *testing.T) {
 		reason, want string
 		args         []string
 	}{
-		"MistypedFlag": {args: []string{"--kubeconfg=x"}, want: "Error: unknown flag: --kubeconfg\n" + seeHelp},
-		"UnknownCommand": {
-			args: []string{"foo", "bar"},
-			want: "Error: unknown command \"foo\" for \"sa-controller-manager\"\n" + seeHelp,
-		},
+		"MistypedFlag":   {args: []string{"--kubeconfg=x"}, want: "Error: unknown flag: --kubeconfg\n" + seeHelp},
+		"UnknownCommand": {args: []string{"foo", "bar"}, want: "Error: unknown command \"foo\" for \"sa-controller-manager\"\n" + seeHelp},
 		"MistypedCommand": {
 			args: []string{"verison"},
 			want: "Error: unknown command \"verison\" for \"sa-controller-manager\"; did you mean 'sa-controller-manager version'?\n" + seeHelp,
 		},
 		"MistypedSubcommand": {
-			args: []string{"webhook", "registre"},
-			want: "Error: unknown command \"registre\" for \"sa-controller-manager webhook\"; " +
+			args: []string{"webhook", "registre"}, want: "Error: unknown command \"registre\" for \"sa-controller-manager webhook\"; " +
 				"did you mean 'sa-controller-manager webhook register'?\n" +
 				"See 'sa-controller-manager webhook --help' for usage.\n",
 		},
 		"Argument": {
-			reason: "the words are KCM's",
-			args:   []string{"version", "foo"},
+			reason: "the words are KCM's", args: []string{"version", "foo"},
 			want: "Error: \"sa-controller-manager version\" does not take any arguments, got [\"foo\"]\n" +
 				"See 'sa-controller-manager version --help' for usage.\n",
 		},
 		"TwoProblems": {
-			args: []string{"--secure-port=-1", "--token-secrets=maybe"},
-			want: "Error: 2 problems with the flags:\n" +
+			args: []string{"--secure-port=-1", "--token-secrets=maybe"}, want: "Error: 2 problems with the flags:\n" +
 				"  --token-secrets \"maybe\" must be one of \"auto\", \"manual\"\n" +
 				"  --secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port\n" + seeHelp,
 		},
@@ -123,9 +117,7 @@ func TestCommandRefusesContents(t *testing.T) {
 		"KubeconfigJSON": {
 			args: []string{`--kubeconfig={"apiVersion":"v1","users":[{"user":{"token":"` + token + `"}}]}`}, want: "--kubeconfig" + content,
 		},
-		"KubeconfigOfToken": {
-			args: []string{"doctor", "--kubeconfig", "users:\n- user:\n    token: " + token}, want: "--kubeconfig" + lines,
-		},
+		"KubeconfigOfToken": {args: []string{"doctor", "--kubeconfig", "users:\n- user:\n    token: " + token}, want: "--kubeconfig" + lines},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := command(t, tc.args...)
@@ -152,17 +144,12 @@ func TestCommandRuns(t *testing.T) {
 			args:   []string{"--cluster-signing-cert-file=/nowhere", "--allocate-node-cidrs", "--token-secrets=manual"},
 		},
 		"Fails": {
-			reason:   "the log has it, so stderr must not have it again",
-			args:     []string{"--token-secrets=manual"},
-			fails:    errors.New("boom"),
-			wantCode: 1,
-			wantLog:  `"msg"="Command failed" "error"="boom"`,
+			reason: "the log has it, so stderr must not have it again", args: []string{"--token-secrets=manual"}, fails: errors.New("boom"),
+			wantCode: 1, wantLog: `"msg"="Command failed" "error"="boom"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Cleanup(func() {
-				testutil.Must(t, logsapi.ResetForTest(nil))
-			})
+			t.Cleanup(func() { testutil.Must(t, logsapi.ResetForTest(nil)) })
 			var log []string
 			logger := funcr.New(func(_, line string) {
 				if strings.Contains(line, `"error"`) {

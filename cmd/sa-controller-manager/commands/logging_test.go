@@ -26,10 +26,8 @@ func TestLowerLevels(t *testing.T) {
 		"Highest": {args: []string{"--v=7"}, want: 7},
 		"Bodies":  {args: []string{"--v=8"}, want: 7, lowered: true},
 		"OneFile": {
-			args:        []string{"--v=2", "--vmodule=loop=5,request=10"},
-			want:        2,
-			wantVModule: logsapi.VModuleConfiguration{{FilePattern: "loop", Verbosity: 5}, {FilePattern: "request", Verbosity: 7}},
-			lowered:     true,
+			args: []string{"--v=2", "--vmodule=loop=5,request=10"}, want: 2,
+			wantVModule: logsapi.VModuleConfiguration{{FilePattern: "loop", Verbosity: 5}, {FilePattern: "request", Verbosity: 7}}, lowered: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

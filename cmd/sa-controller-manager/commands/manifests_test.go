@@ -38,9 +38,7 @@ func TestManifestsFlags(t *testing.T) {
 					t.Errorf("container %s runs %v", container.Name, container.Command)
 				}
 				found++
-				t.Run(container.Name, func(t *testing.T) {
-					checkCommandLine(t, container.Args)
-				})
+				t.Run(container.Name, func(t *testing.T) { checkCommandLine(t, container.Args) })
 			}
 			if found == 0 {
 				t.Error("no container")

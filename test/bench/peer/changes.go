@@ -32,10 +32,7 @@ func (o *Options) changes(ctx context.Context) error {
 			name  string
 			flags []string
 			key   devcluster.KeyType
-		}{
-			{"default flags, RSA", nil, devcluster.RSA},
-			{"unlimited QPS, P-256", unlimited, devcluster.ECDSA},
-		} {
+		}{{"default flags, RSA", nil, devcluster.RSA}, {"unlimited QPS, P-256", unlimited, devcluster.ECDSA}} {
 			for _, program := range []string{kcm, ours} {
 				o.statusf("changes, %s, %s", v.name, program)
 				if err := onFresh(ctx, devcluster.Options{SigningKey: v.key}, func(ctx context.Context, w *world) error {

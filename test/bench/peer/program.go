@@ -108,9 +108,7 @@ func (r *running) cost(ctx context.Context) (cost, error) {
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		sent[method] = metrics.Sum("rest_client_requests_total", devcluster.Labels{"method": method})
 	}
-	return cost{
-		time.Now(), used.Seconds(), served.Seconds(), sent, float64(memory.Anon) / 1024, float64(memory.Peak) / 1024,
-	}, nil
+	return cost{time.Now(), used.Seconds(), served.Seconds(), sent, float64(memory.Anon) / 1024, float64(memory.Peak) / 1024}, nil
 }
 
 // foreignSize is that of each foreign Secret, in bytes.

@@ -59,9 +59,7 @@ type part struct {
 
 func run(args []string) error {
 	name := strings.Join(args[:min(1, len(args))], "")
-	write, ok := map[string]func(part) error{
-		"archive": archive, "image": image, "sbom": sbom, "provenance": provenance,
-	}[name]
+	write, ok := map[string]func(part) error{"archive": archive, "image": image, "sbom": sbom, "provenance": provenance}[name]
 	if !ok {
 		return fmt.Errorf("%q is none of: archive, image, sbom, provenance", name)
 	}

@@ -63,9 +63,7 @@ func TestJudgeWrites(t *testing.T) {
 			journal: []faultproxy.Request{at(0, leaders("update", "mutatingwebhookconfigurations", "", workload.ConfigurationName))}, want: 1,
 		},
 		"Validating": {journal: []faultproxy.Request{at(0, leaders("create", "validatingwebhookconfigurations", "", ""))}, want: 1},
-		"RootCA": {
-			journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", workload.RootCAConfigMap))}, want: 1,
-		},
+		"RootCA":     {journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", workload.RootCAConfigMap))}, want: 1},
 		"StateOfRootCA": {
 			journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", "sa-controller-manager-root-ca"))}, want: 1,
 		},
@@ -107,8 +105,7 @@ func TestJudgeCall(t *testing.T) {
 			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
 		},
 		"BareWhileRefused": {
-			reason:  "nobody has taken the webhook out",
-			call:    workload.Call{Begun: second(5), Ended: second(6), Lacks: bare},
+			reason: "nobody has taken the webhook out", call: workload.Call{Begun: second(5), Ended: second(6), Lacks: bare},
 			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
 		},
 		"NotFresh": {
@@ -165,8 +162,7 @@ func TestJudgeReissue(t *testing.T) {
 			want: 1,
 		},
 		"AnotherUID": {
-			reason: "what was replaced is another one of that name",
-			secrets: []*corev1.Secret{secret("a", former, ""), func() *corev1.Secret {
+			reason: "what was replaced is another one of that name", secrets: []*corev1.Secret{secret("a", former, ""), func() *corev1.Secret {
 				s := secret("b", active, "a")
 				s.Annotations[workload.ReplacesLabel] = "a/uid-older"
 				return s

@@ -137,14 +137,9 @@ func Of(violations []Violation, promise int) []Violation {
 // Promises in a few words each; docs/reliability.md has all of them.
 func Promises() []string {
 	return []string{
-		"every account has what it is owed, nothing else is touched",
-		"no token for a dead UID",
-		"one auto-created Secret each, no dangling reference",
-		"every token verifies with a key of the ring",
-		"Pods are admitted, and with all they are owed",
-		"no secret byte leaves",
-		"bad input changes nothing and is named",
-		"goroutines and memory are bounded",
-		"no write after the renew deadline",
+		"every account has what it is owed, nothing else is touched", "no token for a dead UID",
+		"one auto-created Secret each, no dangling reference", "every token verifies with a key of the ring",
+		"Pods are admitted, and with all they are owed", "no secret byte leaves", "bad input changes nothing and is named",
+		"goroutines and memory are bounded", "no write after the renew deadline",
 	}
 }

@@ -99,10 +99,7 @@ type Bystander struct {
 
 // NewNamespace returns a namespace with nothing in it.
 func NewNamespace(name string) *Namespace {
-	return &Namespace{
-		Name:     name,
-		Accounts: map[string]*Account{}, Secrets: map[string]*TokenSecret{}, Bystanders: map[string]*Bystander{},
-	}
+	return &Namespace{Name: name, Accounts: map[string]*Account{}, Secrets: map[string]*TokenSecret{}, Bystanders: map[string]*Bystander{}}
 }
 
 // SameOwner reports whether the Secret belongs to an account that has lived ever since.

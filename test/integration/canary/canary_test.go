@@ -75,8 +75,7 @@ func TestCanaryFinds(t *testing.T) {
 func privateNumber(t *testing.T, pem []byte) []byte {
 	t.Helper()
 	key := testutil.Get(keyutil.ParsePrivateKeyPEM(pem))(t)
-	number := testutil.Get(key.(*ecdsa.PrivateKey).Bytes())(t)
-	return number
+	return testutil.Get(key.(*ecdsa.PrivateKey).Bytes())(t)
 }
 
 // publicText is the public half as a JWKS and as %v has it.

@@ -60,9 +60,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 }
 
 // abort has the client see its connection or stream end without an answer.
-func abort(http.ResponseWriter, *http.Request, error) {
-	panic(http.ErrAbortHandler)
-}
+func abort(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
 
 // Close ends every request, also those that are held, every silence, and stops listening.
 func (p *Proxy) Close() {

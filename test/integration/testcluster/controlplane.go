@@ -130,9 +130,7 @@ func (c *ControlPlane) stop() error {
 func New(t *testing.T, options devcluster.Options) *ControlPlane {
 	t.Helper()
 	c := testutil.Get(startControlPlane(t.Context(), options))(t)
-	t.Cleanup(func() {
-		testutil.CheckError(t, "stop the control plane", "", c.stop())
-	})
+	t.Cleanup(func() { testutil.CheckError(t, "stop the control plane", "", c.stop()) })
 	return c
 }
 

@@ -41,15 +41,12 @@ var suiteDir string
 // Dir returns a directory for files that outlive a single test.
 func Dir() string { return suiteDir }
 
-var findBinary = sync.OnceValues(func() (devcluster.Binary, error) {
-	return devcluster.FindBinary(context.Background())
-})
+var findBinary = sync.OnceValues(func() (devcluster.Binary, error) { return devcluster.FindBinary(context.Background()) })
 
 // Binary returns the binary under test.
 func Binary(t *testing.T) devcluster.Binary {
 	t.Helper()
-	binary := testutil.Get(findBinary())(t)
-	return binary
+	return testutil.Get(findBinary())(t)
 }
 
 // Main runs the tests of a package and returns the exit code.

@@ -167,9 +167,7 @@ func (f KeyFile) Flag() string { return "--service-account-private-key-file=" + 
 // cluster's. Without them it would report an unknown key for every Secret of other tests.
 func (c *ControlPlane) VerifyKeyFlags() []string {
 	return []string{
-		"--token-secrets=manual",
-		"--service-account-key-file=" + c.SigningKeyFile(),
-		"--service-account-key-file=" + ECDSAKeyFile(),
+		"--token-secrets=manual", "--service-account-key-file=" + c.SigningKeyFile(), "--service-account-key-file=" + ECDSAKeyFile(),
 	}
 }
 
@@ -184,8 +182,7 @@ func (f KeyFile) Replace(t *testing.T, content []byte) {
 // ReadFile returns the content of a file.
 func ReadFile(t *testing.T, path string) []byte {
 	t.Helper()
-	content := testutil.Get(os.ReadFile(path))(t)
-	return content
+	return testutil.Get(os.ReadFile(path))(t)
 }
 
 // KeyIDOfPEM derives the key ID of a private key as kube-apiserver does

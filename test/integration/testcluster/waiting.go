@@ -145,27 +145,22 @@ const AutoCreatedLabel = "sa-controller-manager/auto-created"
 // TokenSecret returns what a user writes: the type and the account's name.
 func TokenSecret(namespace, name, account string) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name,
-			Annotations: map[string]string{corev1.ServiceAccountNameKey: account},
-		},
-		Type: corev1.SecretTypeServiceAccountToken,
-		Data: map[string][]byte{},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+		Data:       map[string][]byte{},
 	}
 }
 
 // CreateSecret creates a Secret.
 func (c *ControlPlane) CreateSecret(t *testing.T, secret *corev1.Secret) *corev1.Secret {
 	t.Helper()
-	made := testutil.Get(c.API.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{}))(t)
-	return made
+	return testutil.Get(c.API.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{}))(t)
 }
 
 // GetSecret returns a Secret.
 func (c *ControlPlane) GetSecret(t *testing.T, namespace, name string) *corev1.Secret {
 	t.Helper()
-	secret := testutil.Get(c.API.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
-	return secret
+	return testutil.Get(c.API.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
 }
 
 // PatchSecret applies a JSON merge patch.
@@ -183,13 +178,11 @@ func (c *ControlPlane) CreateAccount(t *testing.T, namespace, name string, secre
 	for _, secret := range secrets {
 		account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: secret})
 	}
-	made := testutil.Get(c.API.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
-	return made
+	return testutil.Get(c.API.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
 }
 
 // GetAccount returns an account.
 func (c *ControlPlane) GetAccount(t *testing.T, namespace, name string) *corev1.ServiceAccount {
 	t.Helper()
-	account := testutil.Get(c.API.CoreV1().ServiceAccounts(namespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
-	return account
+	return testutil.Get(c.API.CoreV1().ServiceAccounts(namespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
 }

@@ -29,9 +29,7 @@ func TestAutoExcluded(t *testing.T) {
 		"PodsAreProjected":   {args: []string{"--pod-token=projected"}, want: []string{"kube-system", "kube-public", "kube-node-lease"}},
 		"WordsAsUnderscores": {args: []string{"--token_secrets_excluded_namespaces=infra", "--pod_token=secret"}, want: []string{"infra"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testutil.Check(t, tc.reason, tc.want, parse(t, tc.args...).AutoExcluded())
-		})
+		t.Run(name, func(t *testing.T) { testutil.Check(t, tc.reason, tc.want, parse(t, tc.args...).AutoExcluded()) })
 	}
 	testutil.Check(t, "namespaces without a command line", 3, len(New().AutoExcluded()))
 }

@@ -23,9 +23,7 @@ func TestWebhookBindAddress(t *testing.T) {
 			want: net.IPv6loopback,
 		},
 		"Service": {
-			reason: "the Service forwards to the address of the Pod",
-			args:   []string{"--webhook-registration=service"},
-			want:   net.IPv4zero,
+			reason: "the Service forwards to the address of the Pod", args: []string{"--webhook-registration=service"}, want: net.IPv4zero,
 		},
 		"Given": {args: []string{"--webhook-registration=service", "--webhook-bind-address=10.0.0.1"}, want: net.IPv4(10, 0, 0, 1)},
 	} {

@@ -59,29 +59,23 @@ func TestClientConfig(t *testing.T) {
 		want   summary
 	}{
 		"Kubeconfig": {
-			reason: "the defaults: no limit, protobuf",
-			flags:  []string{"--kubeconfig=" + kubeconfig},
-			want: summary{
+			reason: "the defaults: no limit, protobuf", flags: []string{"--kubeconfig=" + kubeconfig}, want: summary{
 				Host: "https://apiserver.example.com:6443", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1, Burst: 30,
 				Cluster: "demo https://apiserver.example.com:6443",
 			},
 		},
 		"MasterOverKubeconfig": {
 			reason: "the address is overridden, the identity is not",
-			flags:  []string{"--kubeconfig=" + kubeconfig, "--master=https://other.example.com"},
-			want: summary{
+			flags:  []string{"--kubeconfig=" + kubeconfig, "--master=https://other.example.com"}, want: summary{
 				Host: "https://other.example.com", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1, Burst: 30,
 				Cluster: "demo https://other.example.com",
 			},
 		},
 		"Master": {
-			reason: "an address alone is enough",
-			flags: []string{
+			reason: "an address alone is enough", flags: []string{
 				"--master=http://127.0.0.1:8080", "--kube-api-qps=20", "--kube-api-burst=40", "--kube-api-content-type=application/json",
 			},
-			want: summary{
-				Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40, Cluster: "http://127.0.0.1:8080",
-			},
+			want: summary{Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40, Cluster: "http://127.0.0.1:8080"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +100,7 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 		"Missing": {path: filepath.Join(t.TempDir(), "missing"), want: "no such file"},
 		"Empty":   {path: testutil.WriteFile(t, "kubeconfig", nil), want: "it must have a current-context that names a cluster"},
 		"NoContext": {
-			path: testutil.WriteFile(t, "kubeconfig", edited("current-context: demo", "")),
-			want: `"kubectl config use-context" sets it`,
+			path: testutil.WriteFile(t, "kubeconfig", edited("current-context: demo", "")), want: `"kubectl config use-context" sets it`,
 		},
 		"NoSuchKeyFiles": {
 			path: testutil.WriteFile(t, "kubeconfig", edited("token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere")),

@@ -35,14 +35,12 @@ func TestAwait(t *testing.T) {
 			took: 500 * time.Millisecond, progress: []string{"0s: check 1", "0s: check 2"},
 		},
 		"Permanent": {
-			reason: "waiting does not change it",
-			check:  func(int) error { return fmt.Errorf("wrapped: %w", Permanent(errors.New("off"))) },
-			want:   "off",
+			reason: "waiting does not change it", check: func(int) error { return fmt.Errorf("wrapped: %w", Permanent(errors.New("off"))) },
+			want: "off",
 		},
 		"Never": {
-			reason: "the last error is what helps",
-			check:  func(n int) error { return fmt.Errorf("check %d", n) },
-			took:   600 * time.Millisecond, want: "it did not come within 600ms: check 3", progress: []string{
+			reason: "the last error is what helps", check: func(n int) error { return fmt.Errorf("check %d", n) }, took: 600 * time.Millisecond,
+			want: "it did not come within 600ms: check 3", progress: []string{
 				"0s: check 1", "0s: check 2", "1s: check 3",
 			},
 		},

@@ -25,9 +25,7 @@ func TestDoctorCommandLine(t *testing.T) {
 		"Only":    {[]string{"--only=token,x"}, "Error: --only \"x\" must be one of \"token\", "},
 		"Skip":    {[]string{"--skip=x"}, "Error: --skip \"x\" must be one of \"token\", "},
 		"Nothing": {[]string{"--only=token", "--skip=token"}, "Error: --skip \"token\" leaves no check of --only\n"},
-		"Account": {
-			[]string{"--account=default"}, "Error: --account \"default\" must be a namespace and a name, such as kube-system/default\n",
-		},
+		"Account": {[]string{"--account=default"}, "Error: --account \"default\" must be a namespace and a name, such as kube-system/default\n"},
 		"PrivateKey": {
 			[]string{"--service-account-private-key-file=" + bad}, "Error: --service-account-private-key-file: " + bad + ": found no PEM block",
 		},

@@ -106,9 +106,7 @@ func TestRow(t *testing.T) {
 		"no token": {
 			reason: "somebody wrote there", changes: changes{holding("CANARY")}, state: StateMalformed, problem: three, want: []Finding{BadToken},
 		},
-		"respelled": {
-			reason: "kube-apiserver takes it for the same", changes: changes{respell}, problem: respelled, want: []Finding{BadToken},
-		},
+		"respelled":   {reason: "kube-apiserver takes it for the same", changes: changes{respell}, problem: respelled, want: []Finding{BadToken}},
 		"only blanks": {changes: changes{holding(" \n")}, state: StateMalformed, problem: three, want: []Finding{BadToken}},
 		"empty":       {reason: "nobody has filled it", changes: changes{holding(""), aged(900)}, state: StateEmpty},
 		"no account":  {nobody: true, problem: "the account does not exist", want: []Finding{Orphan, Unreferenced}},
@@ -171,10 +169,7 @@ func TestRow(t *testing.T) {
 
 func TestIdleSince(t *testing.T) {
 	t.Parallel()
-	at := func(text string) time.Time {
-		parsed := testutil.Get(time.Parse(time.RFC3339, text))(t)
-		return parsed
-	}
+	at := func(text string) time.Time { return testutil.Get(time.Parse(time.RFC3339, text))(t) }
 	for name, tc := range map[string]struct {
 		reason  string
 		rules   Rules

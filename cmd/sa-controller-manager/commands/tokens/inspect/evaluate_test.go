@@ -94,18 +94,15 @@ func TestEvaluate(t *testing.T) {
 			issuers: []string{"https://other"}, want: inspect.Invalid, because: []string{"the issuer is not https://other"}, notes: 1,
 		},
 		"none of them": {issuers: []string{"a", "b"}, want: inspect.Invalid, because: []string{"the issuer is not a or b"}, notes: 1},
-		"unknown key": {
-			keys: 1, want: inspect.Invalid, because: []string{"none of the 1 keys that were given has its key ID"}, notes: 2,
-		},
-		"tampered": {token: tampered, want: inspect.Invalid, because: []string{wrong}, notes: 2},
+		"unknown key":  {keys: 1, want: inspect.Invalid, because: []string{"none of the 1 keys that were given has its key ID"}, notes: 2},
+		"tampered":     {token: tampered, want: inspect.Invalid, because: []string{wrong}, notes: 2},
 		"no key ID": {
 			reason: "the header is signed too", token: noKeyID, want: inspect.Invalid, notes: 2,
 			because: []string{"it has no key ID, and none of the keys that were given made its signature"},
 		},
 		"everything": {
 			reason: "each reason is a finding", token: bound(t, now.Add(-3*time.Hour)), keys: 1, issuers: []string{"x"}, want: inspect.Invalid,
-			because: []string{"none of the 1 keys that were given has its key ID", "it expired 120m ago", "the issuer is not x"},
-			notes:   1,
+			because: []string{"none of the 1 keys that were given has its key ID", "it expired 120m ago", "the issuer is not x"}, notes: 1,
 		},
 		"no keys": {
 			reason: "exit code 1", keys: -1, want: inspect.Unknown, notes: 2,

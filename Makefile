@@ -80,7 +80,7 @@ release: ## Write the release into bin/release/: archives, image, manifests, SPD
 	done
 	@bin/release-parts image -out=bin/parts/image -version='$(version)' -commit='$(commit)' -date='$(date)' bin/parts/{amd64,arm64}/$(product)
 	@bin/release-parts archive -dir=bin/parts/image -out=bin/release/$(product)_$(version)_image.tar -date='$(date)'
-	@git ls-files -z manifests ':!*.go' | xargs -0 bin/release-parts archive -out=bin/release/manifests.tar.gz -date='$(date)'
+	@git ls-files -z manifests ':!*.go' ':!*/testdata/*' | xargs -0 bin/release-parts archive -out=bin/release/manifests.tar.gz -date='$(date)'
 	@$(MAKE) plugin-release
 	@bin/release-parts provenance -dir=bin/release -out=bin/release/provenance.json -version='$(version)' -commit='$(commit)' bin/parts/amd64/$(product)
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS
@@ -313,7 +313,7 @@ verify-format: ## Check the format with gofmt.
 	@test/verify/format.sh
 
 .PHONY: verify-vet
-verify-vet: ## Check with go vet what golangci-lint does not see.
+verify-vet: ## Check the types of the kubectl plugin for the systems that golangci-lint does not see.
 	@test/verify/vet.sh
 
 .PHONY: verify-lint

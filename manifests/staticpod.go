@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"fmt"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -69,7 +70,17 @@ const (
 	// StaticDirectory is on the node and in the static pod of sa-controller-manager; kube-apiserver has
 	// directories below it.
 	StaticDirectory = "/etc/kubernetes/sa-controller-manager/static"
+	// AdmissionConfig is below StaticDirectory: kube-apiserver's admission configuration with our directories, which a
+	// takeover makes of the operator's.
+	AdmissionConfig = "config/admission.yaml"
 )
+
+// StaticDirs returns the directories below dir that kube-apiserver reads: staticManifestsDir of
+// MutatingAdmissionWebhook, ValidatingAdmissionWebhook and MutatingAdmissionPolicy. The plugins must not
+// share one, because each refuses the others' kinds.
+func StaticDirs(dir string) []string {
+	return []string{filepath.Join(dir, "mutating"), filepath.Join(dir, "validating"), filepath.Join(dir, "policies")}
+}
 
 // StaticPod returns the manifest for /etc/kubernetes/manifests, as YAML that begins with
 // a comment for the reader who finds it there. The same options give the same bytes.
@@ -110,16 +121,10 @@ func (o StaticPodOptions) validate() error {
 	if o.Image != "" && !imageName().MatchString(o.Image) {
 		return fmt.Errorf("image %q: want a name with a tag or a digest", o.Image)
 	}
-	if o.HostBinary != "" && !strings.HasPrefix(o.HostBinary, "/") {
-		return fmt.Errorf("binary %q: want a path that begins with /", o.HostBinary)
-	}
 	for _, file := range slices.Concat(o.Files, o.Sockets) {
 		if err := Mountable(file); err != nil {
 			return err
 		}
-	}
-	if !slices.Contains([]string{"", "manual", "auto"}, o.TokenSecrets) {
-		return fmt.Errorf("token secrets %q: want manual or auto", o.TokenSecrets)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/manifests"
 )
 
 // staticPoll is how often the files are compared even if no notification came.
@@ -27,7 +28,7 @@ type StaticFilesConfig struct {
 	// Config has a client of the kube-apiserver of this host, and the responder of this process.
 	Config
 
-	// Dir is the directory that has those of StaticDirs.
+	// Dir is the directory that has those of manifests.StaticDirs.
 	Dir string
 	// Loaded returns the hash of the files that its kube-apiserver has loaded, by plugin.
 	Loaded func(context.Context) (map[string]string, error)
@@ -80,7 +81,7 @@ func (s *StaticFiles) Run(ctx context.Context) error {
 	for k := range kinds {
 		// It cannot be watched before the first write has made it; until then this polls.
 		running.Go(func() {
-			filesystem.WatchUntil(ctx, staticPoll, k.staticDir(s.config.Dir), s.queue, nil)
+			filesystem.WatchUntil(ctx, staticPoll, manifests.StaticDirs(s.config.Dir)[k], s.queue, nil)
 		})
 	}
 	s.asks.Open() // for what the other loop adds

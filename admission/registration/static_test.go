@@ -90,7 +90,7 @@ func (h *host) loaded(context.Context) (map[string]string, error) {
 		if h.hides[k.plugin()] {
 			continue
 		}
-		_, hash, err := manifest.LoadFiles(k.staticDir(h.dir))
+		_, hash, err := manifest.LoadFiles(manifests.StaticDirs(h.dir)[k])
 		if err != nil {
 			return nil, err
 		}

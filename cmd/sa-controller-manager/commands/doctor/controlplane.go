@@ -15,7 +15,6 @@ import (
 	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/manifests"
 )
@@ -74,7 +73,7 @@ func (c *cluster) checkControlPlane(ctx context.Context) (check.Result, error) {
 	if err != nil {
 		return check.Result{}, fmt.Errorf("list the Pods of kube-system: %w", err)
 	}
-	found := component.Findings(pods.Items, trial.Bound(registered), lease, c.Clock.Now())
+	found := controlPlaneFindings(pods.Items, trial.Bound(registered), lease, c.Clock.Now())
 	here, err := configfile.Findings(manifests.StaticDirectory) // on a node of the control plane
 	found.Findings = append(found.Findings, here.Findings...)
 	return found, err

@@ -13,9 +13,9 @@ import (
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/podpolicy/podpolicytest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
+	"sa-controller-manager/manifests/component"
 )
 
 // TestCheckPlugin: kube-apiserver's plugin goes only if our process does its work.

@@ -8,7 +8,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
+	"sa-controller-manager/manifests/identity"
 )
 
 const description = `Add this program to a control plane of kubeadm or kind, on the node itself, and remove it

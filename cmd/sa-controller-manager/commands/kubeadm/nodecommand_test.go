@@ -14,9 +14,9 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
 )
 
 // deadKubeconfig leads to an address without a listener.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
 )
 
 // takenOver writes our manifest as a dry run prints it, and what it records.
@@ -102,7 +102,7 @@ func TestRecordIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct{ record, want, reset string }{
 		"NoRecord": {"x", noRecord, noRecord},
 		"Two":      {"{}}", noRecord, noRecord},
-		"Unknown":  {`{"flags": ["--dry-run=false"]}`, ` has "--dry-run=false", which this version does not know; --reset goes on without`, ""},
+		"Unknown":  {`{"flags": ["--new-flag=1"]}`, `: no such flag -new-flag; --reset goes on without`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newTakeoverNode(t)

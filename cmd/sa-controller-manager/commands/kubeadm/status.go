@@ -13,9 +13,9 @@ import (
 	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
+	"sa-controller-manager/manifests/component"
 )
 
 const statusDescription = `Print whether this control-plane node was taken over, with which flags, how our process runs,

@@ -13,8 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // TestStatus is about what the files of a node say.
@@ -49,7 +50,7 @@ func TestStatus(t *testing.T) {
 				p.write(t, apiServerFile, stock(t, "v1.37", component.APIServer))
 			}
 			p.config.ExternalSigner = false
-			own := component.OwnCommand([]byte(p.files(t)[ownFile]))
+			own := staticpod.CommandIn([]byte(p.files(t)[ownFile]))
 			if tc.damaged {
 				own = nil
 				p.write(t, ownFile, []byte("kind: ["))

@@ -29,6 +29,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 )
 
 // TestWebhookCommand: unregister lets Pods without an account in, too, and register ends that.
@@ -120,7 +121,7 @@ func TestDryRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	testutil.Must(t, os.WriteFile(registration.StaticOffPath(dir), nil, 0o600))
-	testutil.Must(t, os.Mkdir(registration.StaticDirs(dir)[0], 0o755))
+	testutil.Must(t, os.Mkdir(manifests.StaticDirs(dir)[0], 0o755))
 	for _, step := range []struct {
 		args []string
 		want string

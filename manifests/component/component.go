@@ -13,7 +13,7 @@ import (
 	"reflect"
 	"slices"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // The components whose manifests are changed, named as their Pods and files; and Manager, our own.
@@ -28,72 +28,10 @@ const (
 	ControllersFlag = "controllers"
 	KeyFlag         = "service-account-private-key-file"
 	KeyRingFlag     = "service-account-key-ring"
-	disableFlag     = "disable-admission-plugins"
-	enableFlag      = "enable-admission-plugins"
-	// admissionControlFlag is the older form of disableFlag and enableFlag.
-	admissionControlFlag = "admission-control"
-
-	pluginName = "ServiceAccount"
 )
-
-// Changes are what a takeover changes in kube-apiserver.
-type Changes struct {
-	Plugin bool // it loses its ServiceAccount plugin
-	Files  bool // it reads our webhook from files
-	Signer bool // our process signs its tokens
-}
-
-// of returns the changes of a manifest that has none of them.
-func (c Changes) of(m *staticpod.Manifest) (t Taken, err error) {
-	if err := supported(m.Image()); err != nil {
-		return t, err
-	}
-	if c.Signer {
-		err = t.signer(m)
-	}
-	if c.Files && err == nil {
-		err = t.files(m)
-	}
-	if c.Plugin && err == nil {
-		err = t.pluginOff(m)
-	}
-	return t, err
-}
 
 // Assign returns a flag with its value, as in a command.
 func Assign(flag, value string) string { return "--" + flag + "=" + value }
-
-// WebhookPlugins are the plugins of kube-apiserver that call webhooks, in the order of
-// registration.StaticDirs.
-func WebhookPlugins() []string {
-	return []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}
-}
-
-// pluginOff disables the ServiceAccount plugin of kube-apiserver.
-func (t *Taken) pluginOff(m *staticpod.Manifest) error {
-	if err := m.Understands(admissionControlFlag, enableFlag, disableFlag); err != nil {
-		return err
-	}
-	command := m.Command()
-	if len(command.All(admissionControlFlag)) > 0 {
-		return fmt.Errorf("--%s is in use, which kube-apiserver does not accept together with --%s; use --%s and --%s instead first",
-			admissionControlFlag, disableFlag, enableFlag, disableFlag)
-	}
-	if slices.Contains(command.List(enableFlag), pluginName) {
-		return fmt.Errorf("--%s names %s, which kube-apiserver does not accept for a disabled plugin; remove it there first, "+
-			"and from apiServer.extraArgs in the ConfigMap kube-system/kubeadm-config: it is on by default", enableFlag, pluginName)
-	}
-	disabled := command.List(disableFlag)
-	for _, webhooks := range WebhookPlugins() {
-		if slices.Contains(disabled, webhooks) {
-			return fmt.Errorf("--%s names %s, and without that plugin no webhook is called", disableFlag, webhooks)
-		}
-	}
-	if !slices.Contains(disabled, pluginName) {
-		t.Lines = append(t.Lines, Assign(disableFlag, pluginName))
-	}
-	return nil
-}
 
 // Files are a component's manifest and what takeovers have kept of it and for kubeadm, nil for what
 // does not exist.
@@ -112,8 +50,8 @@ func (f Files) Parse() (*staticpod.Manifest, error) {
 	return m, nil
 }
 
-// command is that of the manifest, nil if it cannot be read: the callers that need it report the error.
-func (f Files) command() staticpod.Command {
+// Command is that of the manifest, nil if it cannot be read: the callers that need it report the error.
+func (f Files) Command() staticpod.Command {
 	m, err := f.Parse()
 	if err != nil {
 		return nil
@@ -174,39 +112,20 @@ func (f Files) Takeover(changes Changes) (Files, error) {
 	return Files{Name: f.Name, Manifest: after.Bytes(), Backup: first.Bytes(), Patch: patch, Taken: &taken}, err
 }
 
-// Handback returns what a handback makes of the files. notes are for the user.
-func (f Files) Handback() (after Files, notes []string, err error) {
+// Handback returns what a handback makes of the files.
+func (f Files) Handback() (Files, error) {
 	first, err := f.Operators()
 	if err != nil {
-		return f, nil, err
+		return f, err
 	}
 	if left := f.left(first.Command()); left != "" {
-		return f, nil, f.unrecorded(left)
+		return f, f.unrecorded(left)
 	}
-	after = Files{Name: f.Name, Manifest: first.Bytes(), Backup: f.Backup}
+	after := Files{Name: f.Name, Manifest: first.Bytes(), Backup: f.Backup}
 	if f.Taken != nil {
 		after.Backup = first.Bytes()
 	}
-	switch off := offBefore(f.Name, first.Command()); {
-	case off != "" && f.Name == APIServer:
-		notes = append(notes, "It has no "+pluginName+" plugin by "+off+", which is not of the takeover, and gets none: our process stays "+
-			"until that is taken out.")
-	case off != "":
-		notes = append(notes, "It had "+off+" before, and keeps it.")
-	}
-	return after, notes, nil
-}
-
-// offBefore returns the line of a command with which a component does not do what our process does.
-func offBefore(name string, command staticpod.Command) string {
-	for _, line := range command[1:] {
-		one := staticpod.Command{line}
-		if name == APIServer && pluginIsOff(one) ||
-			name == ControllerManager && slices.Contains(one.List(ControllersFlag), "-"+replacedControllers("")[0].name) {
-			return line
-		}
-	}
-	return ""
+	return after, nil
 }
 
 // left returns a line that only a takeover writes, "" if there is none.

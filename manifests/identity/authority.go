@@ -35,9 +35,6 @@ type authority struct {
 	certificates []*x509.Certificate
 	pem          []byte
 	roots        *x509.CertPool
-	// key signs, and certificate is the one that it belongs to.
-	certificate *x509.Certificate
-	key         crypto.Signer
 }
 
 // openAuthority reads the CA's certificates.
@@ -56,37 +53,34 @@ func openAuthority(dir string, now time.Time) (*authority, error) {
 	return a, nil
 }
 
-// openKey reads the CA's key once, and finds its certificate. Errors quote nothing of the key.
-func (a *authority) openKey() error {
-	if a.key != nil {
-		return nil
-	}
+// key reads the CA's key, and finds the certificate that it belongs to. Errors quote nothing of the key.
+func (a *authority) key() (*x509.Certificate, crypto.Signer, error) {
 	data, err := os.ReadFile(a.keyFile)
 	if os.IsNotExist(err) {
-		return fmt.Errorf("%s: %w", a.keyFile, ErrNoKey)
+		return nil, nil, fmt.Errorf("%s: %w", a.keyFile, ErrNoKey)
 	} else if err != nil {
-		return fmt.Errorf("read the key of the cluster's CA: %w", err)
+		return nil, nil, fmt.Errorf("read the key of the cluster's CA: %w", err)
 	}
 	parsed, _ := keyutil.ParsePrivateKeyPEM(data) // its error may quote the key
 	signer, ok := parsed.(crypto.Signer)
 	if !ok {
-		return fmt.Errorf("%s has no PEM of a private key in the clear: %w", a.keyFile, ErrNoKey)
+		return nil, nil, fmt.Errorf("%s has no PEM of a private key in the clear: %w", a.keyFile, ErrNoKey)
 	}
 	public, _ := signer.Public().(interface{ Equal(x crypto.PublicKey) bool })
 	i := slices.IndexFunc(a.certificates, func(ca *x509.Certificate) bool {
 		return ca.IsCA && public != nil && public.Equal(ca.PublicKey) && !a.now.Before(ca.NotBefore) && a.now.Before(ca.NotAfter)
 	})
 	if i < 0 {
-		return fmt.Errorf("%s belongs to none of the %d certificates in %s that is a CA and valid at %s, by the clock of this machine",
+		return nil, nil, fmt.Errorf("%s belongs to none of the %d certificates in %s that is a CA and valid at %s, by the clock of this machine",
 			a.keyFile, len(a.certificates), a.certFile, a.now.UTC().Format(time.RFC3339))
 	}
-	a.key, a.certificate = signer, a.certificates[i]
-	return nil
+	return a.certificates[i], signer, nil
 }
 
 // issue returns a new client certificate with its key, as PEM. It does not outlive the CA.
 func (a *authority) issue(subject pkix.Name, validity time.Duration) ([]byte, error) {
-	if err := a.openKey(); err != nil {
+	ca, signer, err := a.key()
+	if err != nil {
 		return nil, err
 	}
 	certificate, key, err := pki.Issue(&x509.Certificate{
@@ -95,7 +89,7 @@ func (a *authority) issue(subject pkix.Name, validity time.Duration) ([]byte, er
 		NotAfter:    a.now.Add(validity),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, a.certificate, a.key)
+	}, ca, signer)
 	if err != nil {
 		return nil, fmt.Errorf("issue the certificate of %s: %w", subject.CommonName, err)
 	}

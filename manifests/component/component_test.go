@@ -10,16 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // TestCorpus takes over what kubeadm has written over the years, what kind makes of it and what is written by hand,
 // and gives it back with the backup and, by the record, without.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob("../testdata/manifests/*/*.yaml")
+	paths, err := filepath.Glob("testdata/manifests/*/*.yaml")
 	if err != nil || len(paths) < 12 {
 		t.Fatalf("%d manifests, %v", len(paths), err)
 	}
@@ -70,7 +70,7 @@ func there(t *testing.T, f Files, changes Changes) Files {
 
 func back(t *testing.T, f Files) Files {
 	t.Helper()
-	f, _, err := f.Handback()
+	f, err := f.Handback()
 	testutil.Must(t, err)
 	return f
 }
@@ -107,8 +107,14 @@ func TestEdits(t *testing.T) {
 			reason:    "that is not how a takeover calls them, so the operator has turned them off",
 			component: kcm, command: []string{aliases, "--service_account_private_key_file=k"}, added: []string{noKey},
 		},
-		"OneOfThreeIsOff": {component: kcm, command: []string{"--controllers=*,-serviceaccount-controller"}, added: []string{three}},
-		"NoStar":          {reason: "nothing is on by default then", component: kcm, command: []string{"--controllers=deployment,replicaset"}},
+		"OneOfThreeIsOff": {component: kcm, command: []string{"--controllers=*,-serviceaccount-controller"}, added: []string{
+			"--controllers=-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller",
+		}},
+		"NoList": {
+			reason: "kube-controller-manager runs none then, and another line would add to it", component: kcm,
+			command: []string{"--controllers=", key}, added: []string{noKey},
+		},
+		"NoStar": {reason: "nothing is on by default then", component: kcm, command: []string{"--controllers=deployment,replicaset"}},
 		"NamedController": {
 			reason:    "the first mention counts, so a line at the end would not do",
 			component: kcm, command: []string{"--controllers=*,serviceaccount"}, refused: "names serviceaccount-controller",
@@ -226,14 +232,14 @@ func TestEditedSince(t *testing.T) {
 // TestOurVolumeTwice: a mount of ours that an operator has repeated elsewhere is refused, and says what is to go.
 func TestOurVolumeTwice(t *testing.T) {
 	t.Parallel()
-	f := Files{Name: APIServer, Manifest: staticpodtest.Read(t, "../testdata/manifests/v1.37/kube-apiserver.yaml")}
+	f := Files{Name: APIServer, Manifest: staticpodtest.Read(t, "testdata/manifests/v1.37/kube-apiserver.yaml")}
 	f, err := f.Takeover(Changes{Files: true})
 	testutil.Must(t, err)
 	const mounts = "    volumeMounts:\n"
 	f.Manifest = bytes.Replace(f.Manifest, []byte(mounts), []byte(mounts+
 		"    - mountPath: /mine\n      name: sa-controller-manager-config\n"), 1)
 	const want = "without our changes: it has no volume sa-controller-manager-config, which its container mounts at /mine; take the mount out"
-	if _, _, err := f.Handback(); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := f.Handback(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }
@@ -257,7 +263,7 @@ func TestUnrecorded(t *testing.T) {
 		if tc.recorded {
 			f.Backup, f.Taken = f.Manifest, &Taken{}
 		}
-		if _, _, err := f.Handback(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+		if _, err := f.Handback(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want %q", name, err, tc.want)
 		}
 	}

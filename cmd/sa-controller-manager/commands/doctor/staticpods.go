@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package component
+package doctor
 
 import (
 	"fmt"
@@ -12,11 +12,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/check"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 const takeOver = "run sa-controller-manager kubeadm takeover on that node, and pass its --patches to the next kubeadm upgrade"
@@ -39,21 +40,24 @@ var (
 	}
 )
 
-// Findings finds what "kubeadm upgrade" without our patches has reset, and controllers that run nowhere, by the mirror
+// controlPlaneFindings finds what "kubeadm upgrade" without our patches has reset, and controllers that run nowhere, by the mirror
 // pods. bound says that the API binds the webhook, and lease, which may be nil, who leads.
-func Findings(pods []corev1.Pod, bound bool, lease *coordinationv1.Lease, now time.Time) check.Result {
+func controlPlaneFindings(pods []corev1.Pod, bound bool, lease *coordinationv1.Lease, now time.Time) check.Result {
 	leads := lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") != "" && lease.Spec.RenewTime != nil &&
 		now.Before(lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second))
-	servers, kcms, own := onHosts(pods, APIServer), onHosts(pods, ControllerManager), onHosts(pods, Manager)
+	servers, kcms, own := onHosts(pods, component.APIServer), onHosts(pods, component.ControllerManager), onHosts(pods, component.Manager)
 	var plugins, doubled []string
 	for host, server := range servers {
-		fromFiles := PodFlag(own[host], "webhook-registration") == string(registration.Static)
-		if !PluginIsOff(server) && (bound || fromFiles) {
+		fromFiles := staticpod.CommandOf(own[host]).Last("webhook-registration") == string(registration.Static)
+		if !component.PluginIsOff(staticpod.CommandOf(server)) && (bound || fromFiles) {
 			plugins = append(plugins, server.Name)
 		}
 	}
 	for host, kcm := range kcms {
-		if names := stockControllers(kcm, PodCommand(own[host]).List(ControllersFlag)); leads && len(names) > 0 {
+		ours := staticpod.CommandOf(own[host]) // without a command it runs all
+		names := slices.DeleteFunc(component.Stock(kcm.Spec.Containers[0].Image, staticpod.CommandOf(kcm)),
+			func(name string) bool { return !component.Enabled(ours, name) })
+		if leads && len(names) > 0 {
 			doubled = append(doubled, kcm.Name+" ("+strings.Join(names, ", ")+")")
 		}
 	}
@@ -71,78 +75,32 @@ func Findings(pods []corev1.Pod, bound bool, lease *coordinationv1.Lease, now ti
 }
 
 // onHosts returns the mirror pods of a component, by node.
-func onHosts(pods []corev1.Pod, component string) map[string]*corev1.Pod {
+func onHosts(pods []corev1.Pod, name string) map[string]*corev1.Pod {
 	found := map[string]*corev1.Pod{}
 	for i := range pods {
 		node := pods[i].Spec.NodeName
-		if _, mirror := pods[i].Annotations[corev1.MirrorPodAnnotationKey]; mirror && pods[i].Name == component+"-"+node {
+		if _, mirror := pods[i].Annotations[corev1.MirrorPodAnnotationKey]; mirror && pods[i].Name == name+"-"+node {
 			found[node] = &pods[i]
 		}
 	}
 	return found
 }
 
-// stockControllers returns what a kube-controller-manager runs and our process on its host, with this list, does too.
-func stockControllers(kcm *corev1.Pod, own []string) (names []string) {
-	for _, controller := range runsThere(kcm.Spec.Containers[0].Image, PodCommand(kcm)) {
-		if runsController(own, controller) {
-			names = append(names, controller.name)
-		}
-	}
-	return names
-}
-
 // runningNowhere returns the controllers without which a namespace can have no Pods, and which are off in every
 // kube-controller-manager and do not run in ours. A replica that leads need not be a mirror pod.
 func runningNowhere(kcms, own map[string]*corev1.Pod, leads bool) (names []string) {
-	for _, controller := range replacedControllers("")[:2] {
+	for _, name := range []string{options.ServiceAccountController, options.RootCACertificatePublisher} {
 		run := func(pods map[string]*corev1.Pod) bool {
 			for _, pod := range pods {
-				if runsController(PodCommand(pod).List(ControllersFlag), controller) {
+				if component.Enabled(staticpod.CommandOf(pod), name) {
 					return true
 				}
 			}
 			return false
 		}
 		if len(kcms) > 0 && !run(kcms) && (!leads || len(own) > 0 && !run(own)) {
-			names = append(names, controller.name)
+			names = append(names, name)
 		}
 	}
 	return names
-}
-
-// runsController reports whether a process with this list runs a controller. Without a list it runs all.
-func runsController(list []string, c replacedController) bool {
-	on, _ := isEnabled(list, c)
-	return on || len(list) == 0
-}
-
-// PodCommand returns the command lines of all containers.
-func PodCommand(pod *corev1.Pod) (command staticpod.Command) {
-	if pod == nil {
-		return nil
-	}
-	for _, container := range pod.Spec.Containers {
-		command = slices.Concat(command, container.Command, container.Args)
-	}
-	return command
-}
-
-// PluginIsOff reports whether a kube-apiserver has no ServiceAccount plugin.
-func PluginIsOff(pod *corev1.Pod) bool { return pluginIsOff(PodCommand(pod)) }
-
-func pluginIsOff(command staticpod.Command) bool {
-	return slices.Contains(command.List(disableFlag), pluginName)
-}
-
-// PodFlag returns the last value of a flag in a Pod's command, "" if it is not given.
-func PodFlag(pod *corev1.Pod, name string) string { return PodCommand(pod).Last(name) }
-
-// OwnCommand returns the command lines in our manifest, nil if it is none.
-func OwnCommand(manifest []byte) staticpod.Command {
-	var pod corev1.Pod
-	if yaml.Unmarshal(manifest, &pod) != nil {
-		return nil
-	}
-	return PodCommand(&pod)
 }

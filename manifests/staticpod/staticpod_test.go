@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 )
 
 const plain = `apiVersion: v1
@@ -132,7 +132,7 @@ func TestCheck(t *testing.T) {
 		"Names": {manifest: "kind: Pod\nspec:\n  volumes: [{name: a}, {name: a}]\n", want: `it has two volumes called "a"`},
 	} {
 		spec := staticpodtest.Spec(t, []byte(tc.manifest))
-		err := Check(&spec)
+		err := check(&spec)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %s: got %v, want %q", name, tc.reason, err, tc.want)
 		}

@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // Record is what the last takeover was given and has changed: all that a handback goes by.

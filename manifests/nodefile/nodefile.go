@@ -19,8 +19,8 @@ import (
 
 	"github.com/pmezard/go-difflib/difflib"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/internal/atomicfile"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // Write replaces the content of a file; nil is no file.

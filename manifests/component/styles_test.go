@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 )
 
 // TestStyles takes over manifests in every style that people and tools write them in, with the external signer and files, and
 // gives them back byte for byte, or refuses them with the reason.
 func TestStyles(t *testing.T) {
 	t.Parallel()
-	stock := string(staticpodtest.Read(t, "../testdata/manifests/v1.37/kube-apiserver.yaml"))
-	kcm := string(staticpodtest.Read(t, "../testdata/manifests/v1.37/kube-controller-manager.yaml"))
+	stock := string(staticpodtest.Read(t, "testdata/manifests/v1.37/kube-apiserver.yaml"))
+	kcm := string(staticpodtest.Read(t, "testdata/manifests/v1.37/kube-controller-manager.yaml"))
 	instead := func(old, replacement string) string {
 		t.Helper()
 		if !strings.Contains(stock, old) {

@@ -5,23 +5,48 @@ package staticpod
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // Command is a command line. Underscores in names of flags count as hyphens, as in every Kubernetes
 // component.
 type Command []string
 
-// FlagName is the name of a flag as it is written. A shorthand is a name too.
+// CommandOf returns the command lines of all containers of a Pod, nil of none.
+func CommandOf(pod *corev1.Pod) (command Command) {
+	if pod == nil {
+		return nil
+	}
+	for _, container := range pod.Spec.Containers {
+		command = slices.Concat(command, container.Command, container.Args)
+	}
+	return command
+}
+
+// CommandIn returns the command lines in the manifest of a Pod, nil if it is none.
+func CommandIn(manifest []byte) Command {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil {
+		return nil
+	}
+	return CommandOf(&pod)
+}
+
+// FlagName returns the name of a flag, which may have its value with it. A shorthand is a name too.
 func FlagName(text string) string {
-	return strings.ReplaceAll(strings.TrimLeft(text, "-"), "_", "-")
+	name, _, _ := strings.Cut(text, "=")
+	return strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")
 }
 
 // cut splits a string of a command. ok is false if it has no "=".
 func cut(one string) (name, value string, ok bool) {
-	name, value, ok = strings.Cut(one, "=")
-	return FlagName(name), value, ok && strings.HasPrefix(one, "-")
+	_, value, ok = strings.Cut(one, "=")
+	return FlagName(one), value, ok && strings.HasPrefix(one, "-")
 }
 
 // All returns all values of a flag, in order.
@@ -85,4 +110,33 @@ func (m *Manifest) Understands(names ...string) error {
 		}
 	}
 	return nil
+}
+
+// HostPath returns the path on the host of a file that the command names.
+func (m *Manifest) HostPath(file string) (string, error) {
+	if !path.IsAbs(file) {
+		return "", fmt.Errorf("%s is not an absolute path", file)
+	}
+	file = path.Clean(file)
+	var mount corev1.VolumeMount
+	for _, one := range m.pod.Spec.Containers[0].VolumeMounts {
+		// The innermost of nested mounts hides the others.
+		if Below(file, one.MountPath) && len(path.Clean(one.MountPath)) > len(mount.MountPath) {
+			mount, mount.MountPath = one, path.Clean(one.MountPath)
+		}
+	}
+	if mount.Name == "" {
+		return "", fmt.Errorf("%s is in none of its volumeMounts", file)
+	}
+	i := slices.IndexFunc(m.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+	if i < 0 || m.pod.Spec.Volumes[i].HostPath == nil || mount.SubPathExpr != "" {
+		return "", fmt.Errorf("%s is in its volume %s, which is not a plain hostPath", file, mount.Name)
+	}
+	return path.Join(m.pod.Spec.Volumes[i].HostPath.Path, mount.SubPath, strings.TrimPrefix(file, mount.MountPath)), nil
+}
+
+// Below reports whether a path is a directory or below it.
+func Below(file, directory string) bool {
+	file, directory = path.Clean(file), path.Clean(directory)
+	return file == directory || directory == "/" || strings.HasPrefix(file, directory+"/")
 }

@@ -47,7 +47,7 @@ func Parse(data []byte, program string) (*Manifest, error) {
 	if n := len(m.pod.Spec.Containers); n != 1 {
 		return nil, fmt.Errorf("it has %d containers, want one", n)
 	}
-	return m, errors.Join(m.checkCommand(), Check(&m.pod.Spec))
+	return m, errors.Join(m.checkCommand(), check(&m.pod.Spec))
 }
 
 // oneDocument counts: other readers take the first document and ignore the rest.
@@ -87,8 +87,8 @@ func (m *Manifest) checkCommand() error {
 	return nil
 }
 
-// Check returns why kube-apiserver, and so a kubelet, would refuse the volumes of a Pod.
-func Check(spec *corev1.PodSpec) error {
+// check returns why kube-apiserver, and so a kubelet, would refuse the volumes of a Pod.
+func check(spec *corev1.PodSpec) error {
 	volumes := map[string]bool{}
 	for _, volume := range spec.Volumes {
 		if volumes[volume.Name] {

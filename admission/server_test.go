@@ -90,6 +90,7 @@ func start(t *testing.T, change func(*ServerConfig)) *site {
 		Listener: s.listener,
 		TLS:      &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }},
 		Webhook:  NewWebhook(WebhookConfig{Plugin: patchEverything()}),
+		Ready:    func(context.Context) error { return nil },
 	}
 	if change != nil {
 		change(&config)

@@ -40,26 +40,31 @@ func (s *fakeSigner) Sign(_ context.Context, style signing.HeaderStyle, _ string
 func TestUniqueClaims(t *testing.T) {
 	t.Parallel()
 	key := testkeys.Parse(testkeys.RSA2048())
-	now := tokens.WithClock(clocktesting.NewFakePassiveClock(time.Unix(1_790_000_000, 700_000_000)))
-	issue := func(style tokens.ClaimStyle, options ...tokens.Option) (token, header string, claims map[string]any) {
-		token = testutil.Get(tokens.NewIssuer(key, style, append(options, now)...).Legacy(t.Context(), account, secretName))(t)
+	now := clocktesting.NewFakePassiveClock(time.Unix(1_790_000_000, 700_000_000))
+	issue := func(style tokens.ClaimStyle, id string) (token, header string, claims map[string]any) {
+		issuer := tokens.NewIssuer(key, style)
+		issuer.Clock = now
+		if id != "" {
+			issuer.TokenID = func() string { return id }
+		}
+		token = testutil.Get(issuer.Legacy(t.Context(), account, secretName))(t)
 		header, payload := decoded(t, token)
 		testutil.Must(t, json.Unmarshal([]byte(payload), &claims))
 		return token, header, claims
 	}
-	compat, wantHeader, want := issue(tokens.CompatClaims)
-	if again, _, _ := issue(tokens.CompatClaims); again != compat {
+	compat, wantHeader, want := issue(tokens.CompatClaims, "")
+	if again, _, _ := issue(tokens.CompatClaims, ""); again != compat {
 		t.Error("two compat tokens for the same Secret differ")
 	}
-	unique, header, got := issue(tokens.UniqueClaims, tokens.WithTokenIDs(func() string { return "an-id" }))
+	unique, header, got := issue(tokens.UniqueClaims, "an-id")
 	want["iat"], want["jti"] = float64(1_790_000_000), "an-id"
 	testutil.Check(t, "header", wantHeader, header)
 	testutil.Check(t, "claims", want, got)
 	verified := testutil.Get(tokens.VerifyLegacy(unique, signing.NewKeyring(signing.KeyFileRing(key))))(t)
 	testutil.Check(t, "mismatch", "", verified.Mismatch(account, secretName))
 
-	_, _, first := issue(tokens.UniqueClaims)
-	_, _, second := issue(tokens.UniqueClaims)
+	_, _, first := issue(tokens.UniqueClaims, "")
+	_, _, second := issue(tokens.UniqueClaims, "")
 	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	if !uuid.MatchString(first["jti"].(string)) || first["jti"] == second["jti"] {
 		t.Errorf("jti of two tokens: %v and %v, want version 4 UUIDs", first["jti"], second["jti"])
@@ -178,9 +183,9 @@ func TestBoundMatchesUpstream(t *testing.T) {
 				ID       string `json:"jti"`
 			}
 			testutil.Must(t, json.Unmarshal([]byte(wantPayload), &varying))
-			issuer := tokens.NewIssuer(keys[v.Key], tokens.CompatClaims,
-				tokens.WithClock(clocktesting.NewFakePassiveClock(time.Unix(varying.IssuedAt, 999_999_999))),
-				tokens.WithTokenIDs(func() string { return varying.ID }))
+			issuer := tokens.NewIssuer(keys[v.Key], tokens.CompatClaims)
+			issuer.Clock = clocktesting.NewFakePassiveClock(time.Unix(varying.IssuedAt, 999_999_999))
+			issuer.TokenID = func() string { return varying.ID }
 			token, err := issuer.Bound(t.Context(), tokens.BoundRequest{
 				Issuer:    v.Issuer,
 				Account:   v.account(),

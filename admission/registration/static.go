@@ -56,6 +56,7 @@ type StaticFiles struct {
 // NewStaticFiles returns StaticFiles that do not run yet. The spec must be valid.
 func NewStaticFiles(config StaticFilesConfig) *StaticFiles {
 	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics(unregistered))
 	s := &StaticFiles{
 		board: board{metrics: config.Metrics}, config: config,
 		writes: rate.NewLimiter(rate.Every(writeInterval), writeBurst),
@@ -154,7 +155,7 @@ func (s *StaticFiles) write(ctx context.Context) error {
 		changed = true
 		path := kind(k).staticPath(s.config.Dir)
 		if s.contents[k] != nil && !bytes.Equal(s.contents[k], found[k]) {
-			s.config.Metrics.repaired()
+			s.config.Metrics.repairs.Inc()
 			s.show(ctx, Status{State: Repairing, Detail: path + " was changed or removed by another process, perhaps a second one of ours"})
 		}
 		if !s.writes.AllowN(s.config.Clock.Now(), 1) {

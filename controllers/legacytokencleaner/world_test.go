@@ -135,7 +135,7 @@ func renamed(name string) func(*corev1.Secret) {
 func tracking(since string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: TrackingConfigMap},
-		Data:       map[string]string{trackingKey: since},
+		Data:       map[string]string{"since": since},
 	}
 }
 

@@ -44,16 +44,14 @@ func pageOf(t *testing.T, rows []audit.Row) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "page.html")
 	file := testutil.Get(os.Create(path))(t)
-	printer := audit.NewPrinter(file, "html", now)
 	audit.Sort(rows, "findings")
-	testutil.Must(t, printer.Rows(rows))
 	summary := audit.Summary{Cluster: cluster, Examined: len(rows), Shown: len(rows), Findings: map[audit.Finding]int{}}
 	for i := range rows {
 		for _, finding := range rows[i].Findings {
 			summary.Findings[finding]++
 		}
 	}
-	testutil.Must(t, printer.End(summary))
+	testutil.Must(t, audit.Print(file, "html", &audit.Report{Tokens: rows, Summary: summary}, now))
 	testutil.Must(t, file.Close())
 	return "file://" + path
 }

@@ -120,7 +120,9 @@ func TestSurfaces(t *testing.T) {
 			breaks: func(t *testing.T) {
 				s.kubectl(t, "", "delete", "validatingadmissionpolicybinding", "sa-controller-manager-pods")
 			},
-			repairs: s.permit, want: findings{Readyz: []string{"policy-missing"}, Doctor: []string{"policy-missing"}},
+			repairs: s.permit,
+			want:    findings{Readyz: []string{"policy-missing"}, Doctor: []string{"policy-missing"}},
+			alert:   "SACMPodPolicyMissing", series: `sacm_pod_policy_findings{code="policy-missing"}`, value: 1,
 		},
 		"ring lost": {
 			breaks:  func(t *testing.T) { testutil.Must(t, os.Rename(s.ring, s.ring+".away")) },

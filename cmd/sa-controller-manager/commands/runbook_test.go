@@ -10,10 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/testutil"
@@ -31,10 +34,13 @@ func TestRunbookHasTheFinding(t *testing.T) {
 	if got := permissions.Lacking.Found("{user}", `user "{user}"`).Message; got != stated["SACMPermissionsMissing"][0] {
 		t.Errorf("the finding is %q", got)
 	}
-	rings, states := []string{}, []string{}
+	rings, states, policies := []string{}, []string{}, podPolicies(t)
 	for alert, expr := range alertExpressions(t) {
 		for _, code := range matched(expr, `verdict=~?"([^"]*)"`) {
 			rings, stated[alert] = append(rings, code), append(stated[alert], key(code))
+		}
+		for _, code := range matched(expr, `code=~?"([^"]*)"`) {
+			stated[alert] = append(stated[alert], policies[code])
 		}
 		for _, state := range matched(expr, `^sacm_webhook_registration_state\{state="([^"]*)"\} == 1`) {
 			states = append(states, state)
@@ -62,6 +68,20 @@ func TestRunbookHasTheFinding(t *testing.T) {
 			testutil.CheckContains(t, "the page of "+alert, plain(sentence), plain(section))
 		}
 	}
+}
+
+// podPolicies returns the sentences of the findings about the policies for Pods, by code.
+func podPolicies(t *testing.T) map[string]string {
+	t.Helper()
+	none, err := podpolicy.Findings(t.Context(), fake.NewClientset(), true)
+	testutil.Must(t, err)
+	otherwise, err := podpolicy.Findings(t.Context(), fake.NewClientset(clitest.Policy(podpolicy.Completion)...), false)
+	testutil.Must(t, err)
+	sentences := map[string]string{}
+	for _, finding := range append(none, otherwise...) {
+		sentences[finding.Code] = finding.Message
+	}
+	return sentences
 }
 
 // key returns the sentence of a fact about keys, with capitals for what it names.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,11 +60,18 @@ func userOf(subjects []rbacv1.Subject) string {
 	return ""
 }
 
+// mostAhead is by how much the clock of the leader may be ahead of ours. It also delays the notice that it is gone.
+const mostAhead = time.Minute
+
 // checkControlPlane finds static pods that "kubeadm upgrade" without our patches has reset.
 func (c *cluster) checkControlPlane(ctx context.Context) (check.Result, error) {
 	lease, err := c.lease(ctx)
 	if err != nil {
 		return check.Result{}, err
+	}
+	if lease != nil && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.Sub(c.Clock.Now()) > mostAhead {
+		return check.Result{}, fmt.Errorf("the Lease %s/%s was renewed at %s, which is in the future: it is not known whether a replica "+
+			"leads; compare the clocks, and delete the Lease if it was edited", lease.Namespace, lease.Name, lease.Spec.RenewTime.UTC())
 	}
 	registered, err := c.registered(ctx)
 	if err != nil {

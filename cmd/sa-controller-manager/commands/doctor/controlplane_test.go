@@ -120,6 +120,14 @@ func TestControlPlane(t *testing.T) {
 			reason: "nothing of ours is there", objects: []runtime.Object{server, mirrorPod("kube-controller-manager", off)},
 			want: []string{"controller-nowhere: serviceaccount-controller, root-ca-certificate-publisher-controller"},
 		},
+		"Ahead": {
+			reason: "clocks differ a little", objects: []runtime.Object{mirrorPod("kube-controller-manager", off), ours("none")},
+			change: leasing("a", -time.Minute),
+		},
+		"InTheFuture": {
+			reason: "nobody may lead", objects: []runtime.Object{kcm}, change: leasing("a", -61*time.Second),
+			wantErr: "which is in the future: it is not known whether a replica leads",
+		},
 		"NoLease": {
 			reason: "an error is no finding", change: failing("get", "leases"),
 			wantErr: "read the Lease kube-system/sa-controller-manager: the API is down",

@@ -11,15 +11,15 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/admission/podpolicy/podpolicytest"
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 func TestPodPolicy(t *testing.T) {
 	t.Parallel()
-	policy, binding := podpolicytest.Policy(), podpolicytest.Binding
+	policy, binding := clitest.Refusal(), clitest.RefusalBinding
 	with := func(objects ...runtime.Object) []runtime.Object {
-		return append(objects, podpolicytest.Objects(podpolicy.Completion)...)
+		return append(objects, clitest.Policy(podpolicy.Completion)...)
 	}
 	try(t, "policy", map[string]checkCase{
 		"Denies": {reason: "all is well", objects: with(policy, binding(admissionregistrationv1.Deny))},

@@ -22,26 +22,32 @@ import (
 func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		hangs := func(_ *cluster, ctx context.Context) (check.Result, error) {
+			<-ctx.Done()
+			return check.Result{}, ctx.Err()
+		}
 		checks := []step{
-			{Name: "hangs", About: "stays", run: func(_ *cluster, ctx context.Context) (check.Result, error) {
-				<-ctx.Done()
-				return check.Result{}, ctx.Err()
-			}},
+			{Name: "hangs", About: "stays", run: hangs},
 			{Name: "both", run: func(*cluster, context.Context) (check.Result, error) {
 				return check.Result{Findings: []check.Finding{{Code: "c", Message: "p", Remedy: "m", Objects: []string{"a", "b", "c", "d",
 					"e", "f", "g"}}}}, errors.New("down")
 			}},
 			{Name: "works", run: func(*cluster, context.Context) (check.Result, error) { return check.Result{Note: "seen"}, nil }},
 			{Name: "idle", run: func(*cluster, context.Context) (check.Result, error) { return check.Skip("no Secrets"), nil }},
+			{Name: "slow", run: hangs},
+			{Name: "last", run: hangs},
 		}
 		var shown []string
 		report := newReport(run(t.Context(), &cluster{}, checks, time.Second, func(line string) { shown = append(shown, line) }))
-		testutil.Check(t, "progress", []string{"hangs: stays ...", "both:  ...", "works:  ...", "idle:  ..."}, shown)
+		progress := []string{"hangs: stays ...", "both:  ...", "works:  ...", "idle:  ...", "slow:  ...", "last:  ..."}
+		testutil.Check(t, "progress", progress, shown)
 		const want = `CHECK   RESULT     DETAIL
 hangs   unknown    no answer within 1s: context deadline exceeded
 both    findings   down
 works   ok         seen
 idle    skipped    no Secrets
+slow    unknown    no answer within 1s: context deadline exceeded
+last    unknown    not made, because 2 others have had no answer in time
 
 1. both: p
    where:  a, b, c, d, e and 2 more (-o json has them)

@@ -23,7 +23,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/admission/podpolicy/podpolicytest"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -51,11 +50,11 @@ func TestWebhookCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			binding, problem := podpolicytest.Binding(admissionregistrationv1.Deny), "spec.validationActions is [Warn]"
+			binding, problem := clitest.RefusalBinding(admissionregistrationv1.Deny), "spec.validationActions is [Warn]"
 			if tc.command == "register" {
-				binding, problem = podpolicytest.Binding(admissionregistrationv1.Warn), ""
+				binding, problem = clitest.RefusalBinding(admissionregistrationv1.Warn), ""
 			}
-			client := fake.NewClientset(append(tc.objects, podpolicytest.Policy(), binding)...)
+			client := fake.NewClientset(append(tc.objects, clitest.Refusal(), binding)...)
 			answers(client, tc.command == "register", tc.command == "register", nil)
 			if got := runWith(t, client, tc.command); got.Code != 0 || !strings.Contains(got.Stdout, registration.Name) {
 				t.Errorf("%s\n%+v, want code 0 and what it has done", tc.reason, got)
@@ -91,9 +90,9 @@ func TestWebhookCommandFails(t *testing.T) {
 // TestRegisterNamesAWrongPolicy: what is registered again is not all that it takes.
 func TestRegisterNamesAWrongPolicy(t *testing.T) {
 	t.Parallel()
-	completion := podpolicytest.Objects(podpolicy.Completion)
+	completion := clitest.Policy(podpolicy.Completion)
 	completion[0].(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConditions = nil
-	policy := podpolicytest.Policy()
+	policy := clitest.Refusal()
 	policy.Spec.MatchConstraints.ResourceRules = nil
 	for name, tc := range map[string]struct {
 		objects []runtime.Object
@@ -103,7 +102,7 @@ func TestRegisterNamesAWrongPolicy(t *testing.T) {
 			completion, "MutatingAdmissionPolicy sa-controller-manager-completion is not that of this version: its spec.matchConditions is",
 		},
 		"refusal": {
-			[]runtime.Object{policy, podpolicytest.Binding(admissionregistrationv1.Deny)},
+			[]runtime.Object{policy, clitest.RefusalBinding(admissionregistrationv1.Deny)},
 			"ValidatingAdmissionPolicy sa-controller-manager-pods is not that of this version: its spec.matchConstraints is",
 		},
 	} {
@@ -163,7 +162,7 @@ func TestUnregisterWhileFilesBind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(append(clitest.Configurations(nil, 1), podpolicytest.Binding(admissionregistrationv1.Deny))...)
+				client := fake.NewClientset(append(clitest.Configurations(nil, 1), clitest.RefusalBinding(admissionregistrationv1.Deny))...)
 				answers(client, tc.answered, tc.answered, tc.err)
 				const way = "sa-controller-manager webhook unregister --static-registration-dir=/etc/kubernetes/sa-controller-manager/static"
 				got := runWith(t, client, "unregister")
@@ -221,9 +220,9 @@ func TestRegisterWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				binding := podpolicytest.Binding(admissionregistrationv1.Warn)
+				binding := clitest.RefusalBinding(admissionregistrationv1.Warn)
 				binding.Spec.ValidationActions = append(binding.Spec.ValidationActions, admissionregistrationv1.Audit)
-				client := fake.NewClientset(append(tc.objects, podpolicytest.Policy(), binding)...)
+				client := fake.NewClientset(append(tc.objects, clitest.Refusal(), binding)...)
 				answers(client, tc.called, tc.named, nil)
 				got := runWith(t, client, "register")
 				if (got.Code == 0) != (tc.want == "") || !strings.Contains(got.Stderr, tc.want) {

@@ -33,10 +33,8 @@ func TestPage(t *testing.T) {
 		{Namespace: "bank", Name: "b", Created: metav1.NewTime(now.Add(-time.Hour)), State: "unknown"},
 	}
 	var written bytes.Buffer
-	printer := NewPrinter(&written, "html", now)
-	testutil.Must(t, printer.Rows(rows[:1]))
-	testutil.Must(t, printer.Rows(rows[1:]))
-	testutil.Must(t, printer.End(Summary{Cluster: "prod " + hostile, Examined: 3, Shown: 2, Findings: map[Finding]int{ClusterAdmin: 1}}))
+	summary := Summary{Cluster: "prod " + hostile, Examined: 3, Shown: 2, Findings: map[Finding]int{ClusterAdmin: 1}}
+	testutil.Must(t, Print(&written, "html", &Report{Tokens: rows, Summary: summary}, now))
 	page := written.String()
 	for _, want := range []string{
 		`<title>Token audit of prod &lt;`, `\u001b[2J, 2026-11-21 12:00 UTC</title>`, "<h1>1 of 2 tokens can take over the cluster</h1>",
@@ -80,8 +78,8 @@ func TestHeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			printer := &htmlPrinter{rows: tc.rows}
-			testutil.Check(t, "headline", tc.want, printer.headline(Summary{Shown: len(tc.rows), Findings: tc.findings}))
+			report := &Report{Tokens: tc.rows, Summary: Summary{Shown: len(tc.rows), Findings: tc.findings}}
+			testutil.Check(t, "headline", tc.want, headline(report))
 		})
 	}
 }

@@ -80,18 +80,16 @@ func TestAnnotationsHideNothing(t *testing.T) {
 			}
 			auditor := &Auditor{
 				Client: palace(tokenSecret(t, "a", tc.key, tc.changes...)), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: year}, Reach: true,
+				Progress: func(int) {},
 			}
 			if tc.unchecked {
 				auditor.Keys = nil
 			}
+			report, err := auditor.Run(t.Context())
+			testutil.Must(t, err)
 			var got []string
-			if _, err := auditor.Run(t.Context(), func(rows []Row) error {
-				for i := range rows {
-					got = append(got, fmt.Sprintf("%s %s %s", rows[i].Account, rows[i].Reach, rows[i].Findings))
-				}
-				return nil
-			}); err != nil {
-				t.Fatal(err)
+			for _, row := range report.Tokens {
+				got = append(got, fmt.Sprintf("%s %s %s", row.Account, row.Reach, row.Findings))
 			}
 			testutil.Check(t, tc.reason+": rows", []string{tc.want}, got)
 		})

@@ -53,18 +53,16 @@ func TestNamespacesOverPages(t *testing.T) {
 	client.PrependReactor("create", "subjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authorizationv1.SubjectAccessReview{}, nil
 	})
-	auditor := &Auditor{Client: client, Keys: testKeys(t), Rules: Rules{Now: now}, Reach: true}
-	var got []string
-	summary, err := auditor.Run(t.Context(), func(rows []Row) error {
-		for i := range rows {
-			got = append(got, fmt.Sprintf("%s/%s %t %v", rows[i].Namespace, rows[i].Name, rows[i].Referenced, rows[i].Pods))
-		}
-		return nil
-	})
+	auditor := &Auditor{Client: client, Keys: testKeys(t), Rules: Rules{Now: now}, Reach: true, Progress: func(int) {}}
+	report, err := auditor.Run(t.Context())
 	testutil.Must(t, err)
+	var got []string
+	for _, row := range report.Tokens {
+		got = append(got, fmt.Sprintf("%s/%s %t %v", row.Namespace, row.Name, row.Referenced, row.Pods))
+	}
 	want := []string{"a/1 true [user]", "a/2 false []", "a/3 false []", "b/1 true [user]", "b/2 false []", "b/3 false []"}
 	testutil.Check(t, "rows", want, got)
-	testutil.Check(t, "examined and shown", []int{6, 6}, []int{summary.Examined, summary.Shown})
+	testutil.Check(t, "examined and shown", []int{6, 6}, []int{report.Summary.Examined, report.Summary.Shown})
 	requests := map[string]int{}
 	for _, action := range client.Actions() {
 		requests[action.GetResource().Resource]++

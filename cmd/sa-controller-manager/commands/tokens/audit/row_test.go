@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/internal/testutil"
@@ -190,11 +191,11 @@ func TestIdleSince(t *testing.T) {
 			t.Errorf("%s (%s): %s, want %s", name, tc.reason, got, tc.want)
 		}
 	}
-	since, ok := ParseTracking(&corev1.ConfigMap{Data: map[string]string{"since": "2026-11-14"}})
+	since, ok := legacytokencleaner.TrackedSince(&corev1.ConfigMap{Data: map[string]string{"since": "2026-11-14"}})
 	if !ok || !since.Equal(at("2026-11-15T00:00:00Z")) {
 		t.Errorf("tracked since %s, %t", since, ok)
 	}
-	if _, ok := ParseTracking(&corev1.ConfigMap{Data: map[string]string{"since": "then"}}); ok {
+	if _, ok := legacytokencleaner.TrackedSince(&corev1.ConfigMap{Data: map[string]string{"since": "then"}}); ok {
 		t.Error("a word is taken for a day")
 	}
 }
@@ -259,64 +260,44 @@ func TestSort(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	t.Parallel()
-	var got bytes.Buffer
-	printer := NewPrinter(&got, "table", now)
 	rows := rowsToSort()
 	rows[0].KeyID, rows[0].LastUsed, rows[0].PodCount = "0123456789", "2026-11-20", 12
 	rows[1].Account = "evil\x1b[2J"
 	rows[3].Name = "a-much-longer-name"
-	for _, page := range [][]Row{rows[:2], rows[2:]} {
-		testutil.Must(t, printer.Rows(page))
-	}
-	const want = `NAMESPACE   NAME   ACCOUNT         AGE   KEY        STATE     LAST-USED    PODS   FINDINGS
-shop        a      z               24h   01234567   retired   2026-11-20   12     unmounted
-shop        b      evil\u001b[2J   2d    k1         active    never        0      <none>
+	const want = `NAMESPACE   NAME                 ACCOUNT         AGE   KEY        STATE     LAST-USED    PODS   FINDINGS
+shop        a                    z               24h   01234567   retired   2026-11-20   12     unmounted
+shop        b                    evil\u001b[2J   2d    k1         active    never        0      <none>
 shop        c                    y               3d    k1         retired   never        0      secrets-reader,unmounted
 shop        a-much-longer-name   x               2d    k3         active    never        0      secrets-reader,unused,unmounted
 `
-	testutil.Check(t, "result", want, got.String())
-	got.Reset()
-	wide := NewPrinter(&got, "wide", now)
+	testutil.Check(t, "result", want, table(rows, false, now))
 	rows[0].Pods, rows[0].Reach, rows[0].ReachBy, rows[0].Problem, rows[0].InvalidSince, rows[0].Referenced = []string{"p",
 		"q"}, AllSecrets, "a role", "odd", "2026-11-19", true
-	testutil.Must(t, wide.Rows(rows[:1]))
-	if _, line, _ := strings.Cut(got.String(), "\n"); !strings.HasSuffix(line,
+	if _, line, _ := strings.Cut(table(rows[:1], true, now), "\n"); !strings.HasSuffix(line,
 		"2026-11-19      yes          p,q and 10 more   all-secrets   odd; a role\n") {
 		t.Errorf("wide line %q", line)
 	}
 }
 
-// TestDocuments come in parts and are one in the end.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	type document struct {
-		printers.Head
-		Tokens  []Row   `json:"tokens"`
-		Summary Summary `json:"summary"`
-	}
-	read := map[string]func([]byte, *document) error{
-		"json": func(text []byte, into *document) error { return json.Unmarshal(text, into) },
-		"yaml": func(text []byte, into *document) error { return yaml.UnmarshalStrict(text, into) },
+	read := map[string]func([]byte, *Report) error{
+		"json": func(text []byte, into *Report) error { return json.Unmarshal(text, into) },
+		"yaml": func(text []byte, into *Report) error { return yaml.UnmarshalStrict(text, into) },
 	}
 	for output, unmarshal := range read {
-		for _, pages := range [][]Row{rowsToSort(), nil} {
+		for _, rows := range [][]Row{rowsToSort(), {}} {
 			var text bytes.Buffer
-			printer := NewPrinter(&text, output, now)
-			for i := range pages {
-				testutil.Must(t, printer.Rows(pages[i:i+1]))
-			}
-			if output == "json" && json.Valid(text.Bytes()) {
-				t.Errorf("%s: a part looks like all: %s", output, text.String())
-			}
-			testutil.Must(t, printer.End(Summary{Examined: 7, Findings: map[Finding]int{Unused: 1}}))
-			if pages != nil {
+			report := &Report{printers.Of("TokenAudit"), rows, Summary{Examined: 7, Findings: map[Finding]int{Unused: 1}}}
+			testutil.Must(t, Print(&text, output, report, now))
+			if len(rows) > 0 {
 				clitest.Golden(t, "audit."+output, text.String())
 			}
-			var got document
+			var got Report
 			if err := unmarshal(text.Bytes(), &got); err != nil {
 				t.Fatalf("%s: %v:\n%s", output, err, text.String())
 			}
-			if got.Tokens == nil || len(got.Tokens) != len(pages) || got.Summary.Examined != 7 || got.Summary.Findings[Unused] != 1 {
+			if got.Tokens == nil || len(got.Tokens) != len(rows) || got.Summary.Examined != 7 || got.Summary.Findings[Unused] != 1 {
 				t.Errorf("%s: %d tokens, summary %+v", output, len(got.Tokens), got.Summary)
 			}
 		}

@@ -31,7 +31,8 @@ var (
 // bound is a token of an hour, issued at the time.
 func bound(tb testing.TB, at time.Time) string {
 	tb.Helper()
-	issuer := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims, tokens.WithClock(clocktesting.NewFakePassiveClock(at)))
+	issuer := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims)
+	issuer.Clock = clocktesting.NewFakePassiveClock(at)
 	token, err := issuer.Bound(tb.Context(),
 		tokens.BoundRequest{Issuer: "https://issuer", Account: account, Audiences: []string{"a", "b"}, Lifetime: time.Hour})
 	testutil.Must(tb, err)

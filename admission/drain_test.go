@@ -17,7 +17,7 @@ import (
 func TestServerDrains(t *testing.T) {
 	t.Parallel()
 	const refusedDial = "closed" // by the listener
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		call    time.Duration // how long the call takes that comes right before the end
 		want    string
@@ -26,43 +26,40 @@ func TestServerDrains(t *testing.T) {
 		"quiet":    {reason: "the delay is waited out", want: "200 v1 uid=u-1 yes ", stopped: 5 * time.Second},
 		"in work":  {reason: "the call gets its answer", call: 8 * time.Second, want: "200 v1 uid=u-1 yes ", stopped: 8 * time.Second},
 		"too slow": {reason: "the timeout ends", call: 25 * time.Second, want: "EOF", stopped: 15 * time.Second},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				first := true
-				slow := mutates(func(context.Context, *Request, *Response) error {
-					if first {
-						first = false
-						time.Sleep(tc.call)
-					}
-					return nil
-				})
-				s := start(t, func(c *ServerConfig) {
-					c.Webhook = NewWebhook(WebhookConfig{Plugin: slow})
-					c.DrainDelay, c.DrainTimeout = 5*time.Second, 10*time.Second
-				})
-				answer := make(chan string, 1)
-				go func() { answer <- s.review(t) }()
-				synctest.Wait()
-
-				s.stop()
-				began := time.Now()
-				synctest.Wait()
-				testutil.Check(t, tc.reason+": readyz at once", "503 HTTP/1.1 shutting down", s.get("/readyz"))
-				time.Sleep(4 * time.Second)
-				testutil.Check(t, tc.reason+": a call within the delay", "200 v1 uid=u-1 yes  (close)", s.review(t))
-				time.Sleep(time.Second + time.Millisecond)
-				testutil.CheckContains(t, tc.reason+": a call after the delay", refusedDial, s.review(t))
-				testutil.CheckContains(t, tc.reason+": the call in work", tc.want, <-answer)
-				testutil.CheckError(t, tc.reason+": the end", "", <-s.ended)
-				// Shutdown looks for idle connections every half second at most.
-				if took := time.Since(began); took < tc.stopped || took > tc.stopped+time.Second {
-					t.Errorf("%s: stopped after %s, want %s", tc.reason, took, tc.stopped)
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			first := true
+			slow := mutates(func(context.Context, *Request, *Response) error {
+				if first {
+					first = false
+					time.Sleep(tc.call)
 				}
-				s.client.CloseIdleConnections()
-				time.Sleep(time.Minute) // the plugin ends
+				return nil
 			})
+			s := start(t, func(c *ServerConfig) {
+				c.Webhook = NewWebhook(WebhookConfig{Plugin: slow})
+				c.DrainDelay, c.DrainTimeout = 5*time.Second, 10*time.Second
+			})
+			answer := make(chan string, 1)
+			go func() { answer <- s.review(t) }()
+			synctest.Wait()
+
+			s.stop()
+			began := time.Now()
+			synctest.Wait()
+			testutil.Check(t, tc.reason+": readyz at once", "503 HTTP/1.1 shutting down", s.get("/readyz"))
+			time.Sleep(4 * time.Second)
+			testutil.Check(t, tc.reason+": a call within the delay", "200 v1 uid=u-1 yes  (close)", s.review(t))
+			time.Sleep(time.Second + time.Millisecond)
+			testutil.CheckContains(t, tc.reason+": a call after the delay", refusedDial, s.review(t))
+			testutil.CheckContains(t, tc.reason+": the call in work", tc.want, <-answer)
+			testutil.CheckError(t, tc.reason+": the end", "", <-s.ended)
+			// Shutdown looks for idle connections every half second at most.
+			if took := time.Since(began); took < tc.stopped || took > tc.stopped+time.Second {
+				t.Errorf("%s: stopped after %s, want %s", tc.reason, took, tc.stopped)
+			}
+			s.client.CloseIdleConnections()
+			time.Sleep(time.Minute) // the plugin ends
 		})
 	}
 }
@@ -81,8 +78,7 @@ func TestServerDrainsNewConnections(t *testing.T) {
 		s.stop()
 		began := time.Now()
 		time.Sleep(5*time.Second - time.Millisecond)
-		silent, err := s.listener.DialContext(t.Context())
-		testutil.Must(t, err)
+		silent := testutil.Get(s.listener.DialContext(t.Context()))(t)
 		testutil.Check(t, "the call", "200 v1 uid=u-1 "+patched+" (close)", s.review(t))
 		testutil.CheckError(t, "the end", "", <-s.ended)
 		if took := time.Since(began) - 5*time.Second; took < newTimeout || took > newTimeout+100*time.Millisecond {

@@ -20,15 +20,14 @@ import (
 
 func TestForbiddenNamesTheObject(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct{ reason, name, object, want string }{
+	for name, tc := range map[string]struct{ reason, name, object, want string }{
 		"name of the request": {reason: "it counts before the object's", name: "web", object: `{"metadata":{"name":"other"}}`, want: "web"},
 		"name of the object":  {reason: "the request has none", object: `{"metadata":{"name":"web","generateName":"w-"}}`, want: "web"},
 		"generateName":        {reason: "there is no name yet", object: `{"metadata":{"generateName":"web-"}}`, want: "web-"},
 		"no name at all":      {reason: "upstream's word", object: `{"metadata":{}}`, want: "Unknown"},
 		"no object":           {reason: "upstream's word", want: "Unknown"},
 		"object without meta": {reason: "upstream's words", object: `{"command":["sh"]}`, want: "Unknown/errorGettingName"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			request := &Request{Resource: metav1.GroupVersionResource{Group: "apps", Resource: "deployments"}, Name: tc.name}
 			if tc.object != "" {
@@ -50,38 +49,31 @@ func TestStatusOf(t *testing.T) {
 	t.Parallel()
 	request := createPod("web")
 	podDetails := &metav1.StatusDetails{Name: "web", Kind: "pods"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		err    error
 		want   metav1.Status
 	}{
 		"wrapped": {
-			reason: "the status counts, however deep it is",
-			err:    fmt.Errorf("outer: %w", Forbidden(request, errBoom)),
-			want:   metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: boom`, Details: podDetails},
+			reason: "the status counts, however deep it is", err: fmt.Errorf("outer: %w", Forbidden(request, errBoom)),
+			want: metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: boom`, Details: podDetails},
 		},
 		"too many requests": {
-			reason: "retryAfterSeconds makes clients try again",
-			err:    TooManyRequests("busy"),
-			want: metav1.Status{
+			reason: "retryAfterSeconds makes clients try again", err: TooManyRequests("busy"), want: metav1.Status{
 				Status: "Failure", Code: 429, Reason: "TooManyRequests", Message: "busy", Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
 			},
 		},
 		"deadline": {
-			reason: "time ran out; it may not the next time",
-			err:    fmt.Errorf("wait for account: %w", context.DeadlineExceeded),
-			want: metav1.Status{
+			reason: "time ran out; it may not the next time", err: fmt.Errorf("wait for account: %w", context.DeadlineExceeded), want: metav1.Status{
 				Status: "Failure", Code: 504, Reason: "Timeout", Message: "Timeout: wait for account: context deadline exceeded",
 				Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
 			},
 		},
 		"a status that says success": {
-			reason: "a refusal must look like one",
-			err:    &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Code: 200}},
-			want:   metav1.Status{Status: "Failure", Code: 500, Message: ""},
+			reason: "a refusal must look like one", err: &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Code: 200}},
+			want: metav1.Status{Status: "Failure", Code: 500, Message: ""},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := statusOf(tc.err)
 			testutil.Check(t, tc.reason, tc.want, *got)
@@ -98,7 +90,7 @@ func TestStatusOf(t *testing.T) {
 func TestAPanicTellsNoValue(t *testing.T) {
 	t.Parallel()
 	object := []byte(`{"secret":"hunter2"}`)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		panics func()
 		want   string
 	}{
@@ -106,8 +98,7 @@ func TestAPanicTellsNoValue(t *testing.T) {
 		"bytes":   {func() { panic(object) }, "a value of type []uint8"},
 		"request": {func() { panic(&Request{Object: object}) }, "a value of type *admission.Request"},
 		"index":   {func() { _ = object[len(object)+len(createPod("web").Name)] }, "runtime error: index out of range [20] with length 20"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 			webhook := NewWebhook(WebhookConfig{Plugin: patchEverything()})
@@ -118,9 +109,7 @@ func TestAPanicTellsNoValue(t *testing.T) {
 			}
 			logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 			for _, want := range []string{tc.want, "TestAPanicTellsNoValue"} {
-				if !strings.Contains(logged, want) {
-					t.Errorf("the log does not say %q:\n%s", want, logged)
-				}
+				testutil.CheckContains(t, "log", want, logged)
 			}
 			if strings.Contains(logged+err.Error(), "hunter2") {
 				t.Errorf("the value is disclosed: %v\n%s", err, logged)

@@ -14,22 +14,12 @@ import (
 // well-formed AdmissionReview, and it has the uid if an independent reader finds one.
 func FuzzReview(f *testing.F) {
 	for _, seed := range []string{
-		"",
-		"null",
-		"[]",
-		"{}",
-		createReview("v1"),
-		createReview("v1beta1"),
-		createReview("v2"),
-		createReview("v1")[:120],
-		createReview("v1") + "}",
-		reviewOf("v1", `,"operation":"DELETE","object":null,"oldObject":{}`),
+		"", "null", "[]", "{}", createReview("v1"), createReview("v1beta1"), createReview("v2"), createReview("v1")[:120],
+		createReview("v1") + "}", reviewOf("v1", `,"operation":"DELETE","object":null,"oldObject":{}`),
 		reviewOf("v1", `,"operation":"CREATE","object":[]`),
 		reviewOf("v1", `,"operation":"CREATE","object":{"a":{"b":[1e400,"\ud800"]}},"object":7,"dryRun":null`),
-		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":""}}`,
-		`{"request":{"uid":"a"},"request":{"uid":"b"}}`,
-		`{"request":{"uid":{}},"request":{"uid":"0"}}`,
-		"\xff\xfe{\x00}",
+		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":""}}`, `{"request":{"uid":"a"},"request":{"uid":"b"}}`,
+		`{"request":{"uid":{}},"request":{"uid":"0"}}`, "\xff\xfe{\x00}",
 	} {
 		f.Add([]byte(seed), true)
 		f.Add([]byte(seed), false)

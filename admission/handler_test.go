@@ -6,7 +6,6 @@ package admission
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"sa-controller-manager/internal/testutil"
@@ -15,7 +14,7 @@ import (
 func TestReady(t *testing.T) {
 	t.Parallel()
 	const never = time.Hour
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		closes   []time.Duration // when the channels do
 		deadline time.Duration   // of the request, 0 for none
@@ -31,30 +30,27 @@ func TestReady(t *testing.T) {
 		},
 		"channel closes": {reason: "at that moment", closes: []time.Duration{1234 * time.Millisecond}, after: 1234 * time.Millisecond},
 		"all channels":   {reason: "the last one counts", closes: []time.Duration{2 * time.Second, time.Second}, after: 2 * time.Second},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := &Handler{}
-				var channels []<-chan struct{}
-				for _, after := range tc.closes {
-					closes := make(chan struct{})
-					time.AfterFunc(after, func() { close(closes) })
-					channels = append(channels, closes)
-				}
-				h.SetReadyChannels(channels...)
-				ctx := t.Context()
-				if tc.deadline > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, tc.deadline)
-					defer cancel()
-				}
-				start := time.Now()
-				if got := h.Ready(ctx); got != tc.want { //nolint:errorlint // it is not wrapped
-					t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
-				}
-				testutil.Check(t, tc.reason, tc.after, time.Since(start))
-			})
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			h := &Handler{}
+			var channels []<-chan struct{}
+			for _, after := range tc.closes {
+				closes := make(chan struct{})
+				time.AfterFunc(after, func() { close(closes) })
+				channels = append(channels, closes)
+			}
+			h.SetReadyChannels(channels...)
+			ctx := t.Context()
+			if tc.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tc.deadline)
+				defer cancel()
+			}
+			start := time.Now()
+			if got := h.Ready(ctx); got != tc.want { //nolint:errorlint // it is not wrapped
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+			testutil.Check(t, tc.reason, tc.after, time.Since(start))
 		})
 	}
 }

@@ -35,14 +35,10 @@ func TestMetrics(t *testing.T) {
 		return strings.Contains(line, "_bucket{") || strings.Contains(line, "_sum{")
 	})
 	want := []string{
-		`sacm_webhook_connections_evicted_total 0`,
-		`sacm_webhook_request_duration_seconds_count{path="mutate"} 4`,
-		`sacm_webhook_request_duration_seconds_count{path="validate"} 2`,
-		`sacm_webhook_requests_in_flight 0`,
-		`sacm_webhook_requests_total{outcome="allowed",path="mutate"} 1`,
-		`sacm_webhook_requests_total{outcome="error",path="mutate"} 2`,
-		`sacm_webhook_requests_total{outcome="invalid",path="validate"} 1`,
-		`sacm_webhook_requests_total{outcome="patched",path="mutate"} 1`,
+		`sacm_webhook_connections_evicted_total 0`, `sacm_webhook_request_duration_seconds_count{path="mutate"} 4`,
+		`sacm_webhook_request_duration_seconds_count{path="validate"} 2`, `sacm_webhook_requests_in_flight 0`,
+		`sacm_webhook_requests_total{outcome="allowed",path="mutate"} 1`, `sacm_webhook_requests_total{outcome="error",path="mutate"} 2`,
+		`sacm_webhook_requests_total{outcome="invalid",path="validate"} 1`, `sacm_webhook_requests_total{outcome="patched",path="mutate"} 1`,
 		`sacm_webhook_requests_total{outcome="refused",path="validate"} 1`,
 	}
 	testutil.Check(t, "result", want, got)

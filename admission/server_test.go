@@ -32,8 +32,7 @@ import (
 // newCertificate is a certificate that is its own CA, for localhost and for clients.
 func newCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testutil.Must(t, err)
+	key := testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "test"},
@@ -44,10 +43,8 @@ func newCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IsCA:        true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	testutil.Must(t, err)
-	leaf, err := x509.ParseCertificate(der)
-	testutil.Must(t, err)
+	der := testutil.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	leaf := testutil.Get(x509.ParseCertificate(der))(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
@@ -143,8 +140,7 @@ func (s *site) post(t *testing.T, body *strings.Reader) string {
 
 func (s *site) postSized(t *testing.T, body io.Reader, size int64) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://localhost/mutate?timeout=30s", body)
-	testutil.Must(t, err)
+	request := testutil.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "https://localhost/mutate?timeout=30s", body))(t)
 	request.ContentLength = size
 	request.Header.Set("Content-Type", "application/json")
 	response, err := s.client.Do(request)
@@ -198,18 +194,16 @@ func TestSlowBody(t *testing.T) {
 		"small": {len(createReview("v1")), bodyTimeout},
 		"large": {smallCall + 1, largeTimeout}, // it takes from what is for all
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, nil)
-				defer s.end(t)
-				body, sender := io.Pipe()
-				defer func() { _ = sender.Close() }()
-				go sender.Write([]byte(createReview("v1")[:150])) //nolint:errcheck // the reader may go
-				began := time.Now()
-				testutil.CheckContains(t, "result", "200 v1 uid=u-1 408 Timeout: the AdmissionReview took too long to arrive",
-					s.postSized(t, body, int64(tc.size)))
-				testutil.Check(t, "time", tc.want, time.Since(began))
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			s := start(t, nil)
+			defer s.end(t)
+			body, sender := io.Pipe()
+			defer func() { _ = sender.Close() }()
+			go sender.Write([]byte(createReview("v1")[:150])) //nolint:errcheck // the reader may go
+			began := time.Now()
+			testutil.CheckContains(t, "result", "200 v1 uid=u-1 408 Timeout: the AdmissionReview took too long to arrive",
+				s.postSized(t, body, int64(tc.size)))
+			testutil.Check(t, "time", tc.want, time.Since(began))
 		})
 	}
 }

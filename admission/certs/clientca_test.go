@@ -24,13 +24,11 @@ func TestClientCA(t *testing.T) {
 		t.Error("a client CA is read from a file that does not exist")
 	}
 	file := writeFile(t, dir, "ca.crt", pki.CertPEM(cas[0].cert))
-	c, err := NewClientCA(file)
-	testutil.Must(t, err)
+	c := testutil.Get(NewClientCA(file))(t)
 	testutil.Start(t, c.Run)
 	trusts := func(when string, want *authority) {
 		t.Helper()
-		config, err := c.ConfigForClient(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert})(nil)
-		testutil.Must(t, err)
+		config := testutil.Get(c.ConfigForClient(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert})(nil))(t)
 		pool := x509.NewCertPool()
 		pool.AddCert(want.cert)
 		if !config.ClientCAs.Equal(pool) || config.ClientAuth != tls.RequireAndVerifyClientCert {

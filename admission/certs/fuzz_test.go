@@ -83,8 +83,7 @@ func FuzzPlan(f *testing.F) {
 			}
 			o.secret, err = decided.wanted.writeInto(secret)
 			testutil.Must(t, err)
-			decided, err = plan(o)
-			testutil.Must(t, err)
+			decided = testutil.Get(plan(o))(t)
 		}
 		t.Errorf("it is planned again and again: %q", decided.reason)
 	})

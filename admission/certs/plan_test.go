@@ -36,9 +36,7 @@ func newCast(t testing.TB, born map[string]int) cast {
 
 func madeAt(t testing.TB, now time.Time, lifetime time.Duration) *authority {
 	t.Helper()
-	made, err := newAuthority(now, lifetime)
-	testutil.Must(t, err)
-	return made
+	return testutil.Get(newAuthority(now, lifetime))(t)
 }
 
 func (c cast) cert(name string) *x509.Certificate {
@@ -90,9 +88,7 @@ func (c cast) secret(t testing.TB, text string) *corev1.Secret {
 
 func secretWith(t testing.TB, s state) *corev1.Secret {
 	t.Helper()
-	secret, err := s.writeInto(emptySecret())
-	testutil.Must(t, err)
-	return secret
+	return testutil.Get(s.writeInto(emptySecret()))(t)
 }
 
 func with(secret *corev1.Secret, key, value string) *corev1.Secret {
@@ -105,8 +101,7 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	// "old" is a year older than "a" and "b", "late" is made when those near their end.
 	c := newCast(t, map[string]int{"a": 0, "b": 0, "old": -364, "older": -400, "late": 360, "fresh": 0})
-	leaf, err := c["a"].leaf(start, day, []string{"localhost"})
-	testutil.Must(t, err)
+	leaf := testutil.Get(c["a"].leaf(start, day, []string{"localhost"}))(t)
 	keyOfB := string(c.secret(t, "b").Data[keyActiveKey])
 	for name, tc := range map[string]struct {
 		reason     string
@@ -136,9 +131,7 @@ func TestPlan(t *testing.T) {
 			reason: "callers must not trust what is no CA",
 			secret: "a<b", key: keyPreviousCert, value: string(pki.CertPEM(leaf.Leaf)), want: "write a",
 		},
-		"key lost during a rollover": {
-			reason: "the announced CA is in the caBundle already", secret: "a>b", key: keyActiveKey, want: "write b",
-		},
+		"key lost during a rollover": {reason: "the announced CA is in the caBundle already", secret: "a>b", key: keyActiveKey, want: "write b"},
 		"announced CA damaged": {
 			reason: "memory has it", secret: "a>b", key: keyNextCert, value: "rubbish", held: "a>b", want: "write a>b",
 		},
@@ -156,12 +149,10 @@ func TestPlan(t *testing.T) {
 		"announced and known": {
 			reason: "the next one signs, the previous one stays in the caBundle", secret: "a>b<old", known: true, want: "write b<a",
 		},
-		"announced and never known": {reason: "at last a CA is better than none", secret: "a>late", day: 363, want: "write late<a"},
-		"active expired":            {reason: "there is no overlap to keep", secret: "a", held: "a", day: 365, want: "write fresh"},
-		"active expired during a rollover": {
-			reason: "the announced one is in the caBundle", secret: "a>late", day: 365, want: "write late",
-		},
-		"previous expired": {reason: "the caBundle does not grow old", secret: "a<old", day: 2, want: "write a"},
+		"announced and never known":        {reason: "at last a CA is better than none", secret: "a>late", day: 363, want: "write late<a"},
+		"active expired":                   {reason: "there is no overlap to keep", secret: "a", held: "a", day: 365, want: "write fresh"},
+		"active expired during a rollover": {reason: "the announced one is in the caBundle", secret: "a>late", day: 365, want: "write late"},
+		"previous expired":                 {reason: "the caBundle does not grow old", secret: "a<old", day: 2, want: "write a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, cast := start.Add(time.Duration(tc.day)*day), maps.Clone(c)
@@ -219,8 +210,7 @@ func TestRegistered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, now := &registered{}, start.Add(day)
-			leaf, err := cast["b"].leaf(now, day, []string{"localhost"})
-			testutil.Must(t, err)
+			leaf := testutil.Get(cast["b"].leaf(now, day, []string{"localhost"}))(t)
 			for _, caBundles := range tc.minutes {
 				now = now.Add(time.Minute)
 				r.observe(caBundles, false, now)

@@ -18,7 +18,7 @@ import (
 func TestIsInactive(t *testing.T) {
 	t.Parallel()
 	const mutating, validating = "the MutatingWebhookConfiguration " + Name, "the ValidatingWebhookConfiguration " + Name
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		mutating, validating *object
 		want                 string
 	}{
@@ -28,8 +28,7 @@ func TestIsInactive(t *testing.T) {
 		"Off":         {mutating: stored(AnnotationOff), validating: stored(AnnotationOff)},
 		"OffAndBound": {mutating: stored(AnnotationOff, mutateName), want: mutating},
 		"OneIsOff":    {mutating: stored(AnnotationOff), validating: stored("", validateName), want: validating},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var objects []runtime.Object
 			if tc.mutating != nil {

@@ -28,9 +28,7 @@ func TestContainers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		containers, inits int
 		want              int32
-	}{
-		"Most": {600, 400, 0}, "OneMore": {600, 401, 413},
-	} {
+	}{"Most": {600, 400, 0}, "OneMore": {600, 401, 413}} {
 		for call, decide := range plugin.calls() {
 			code, message := codeAndMessage(decide(t.Context(), creation(pod(tc.containers, tc.inits)), &admission.Response{}))
 			testutil.Check(t, name+" "+call+": "+message, tc.want, code)

@@ -64,8 +64,7 @@ func FuzzAdmit(f *testing.F) {
 // limited in, with the patched JSON.
 func checkForeseen(t *testing.T, plugin *Plugin, object, patched []byte) {
 	t.Helper()
-	foreseen, err := decodePod(&admission.Request{Object: object})
-	testutil.Must(t, err)
+	foreseen := testutil.Get(decodePod(&admission.Request{Object: object}))(t)
 	if foreseen.isMirror() {
 		return
 	}

@@ -26,9 +26,7 @@ func TestEveryCVEPath(t *testing.T) {
 		"envFrom": `"envFrom": [{"configMapRef": {"name": "c"}}, {"secretRef": {"name": %q}}]`,
 	}
 	words := map[string]string{"env": " with envVar A referencing ", "envFrom": " with envFrom referencing "}
-	lists := map[string]string{
-		"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container",
-	}
+	lists := map[string]string{"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container"}
 	for list, role := range lists {
 		for field, member := range fields {
 			t.Run(list+"/"+field, func(t *testing.T) {
@@ -100,10 +98,8 @@ func TestVisitorKnowsEverySecretReference(t *testing.T) {
 		t.Run(strings.Join(path, "."), func(t *testing.T) {
 			spec := reflect.New(reflect.TypeFor[corev1.PodSpec]())
 			setString(t, spec.Elem(), path, "the-secret")
-			object, err := json.Marshal(corev1.Pod{Spec: *spec.Interface().(*corev1.PodSpec)})
-			testutil.Must(t, err)
-			pod, err := decodePod(&admission.Request{Object: object})
-			testutil.Must(t, err)
+			object := testutil.Get(json.Marshal(corev1.Pod{Spec: *spec.Interface().(*corev1.PodSpec)}))(t)
+			pod := testutil.Get(decodePod(&admission.Request{Object: object}))(t)
 			references := pod.Spec.secretReferences()
 			if len(references) != 1 || references[0].secret != "the-secret" {
 				t.Errorf("the visitor sees %+v in %s", references, object)

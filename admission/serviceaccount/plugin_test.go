@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 func TestIgnores(t *testing.T) {
 	t.Parallel()
 	const unacceptable = `{"spec": {"serviceAccountName": "nobody"}}`
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*admission.Request)
 	}{
@@ -39,8 +39,7 @@ func TestIgnores(t *testing.T) {
 			"that is not about the spec", func(r *admission.Request) { r.Operation, r.SubResource = admission.Connect, "exec" },
 		},
 		"CreateSubResource": {"bindings and evictions are not Pods", func(r *admission.Request) { r.SubResource = "binding" }},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			plugin := newWorld().plugin(DefaultConfig())
 			request := creation([]byte(unacceptable))

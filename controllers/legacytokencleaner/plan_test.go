@@ -23,15 +23,14 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	const yesterday = "2023-04-09" // of the cutoff
 	cutoff := noon().Add(-testPeriod)
-	cases := map[string]struct {
-		reason       string
-		secret       *corev1.Secret
-		account      *corev1.ServiceAccount // account() if nil
-		noAccount    bool
-		own, mounted bool
-		successor    *corev1.Secret
-		predecessor  bool
-		want         decision
+	for name, tc := range map[string]struct {
+		reason                  string
+		secret                  *corev1.Secret
+		account                 *corev1.ServiceAccount // account() if nil
+		noAccount, own, mounted bool
+		successor               *corev1.Secret
+		predecessor             bool
+		want                    decision
 	}{
 		"NotUsedNotMarked":     {secret: tokenSecret(), want: mark},
 		"UsedLongAgoNotMarked": {secret: tokenSecret(usedOn(longAgo)), want: mark},
@@ -96,8 +95,7 @@ func TestPlan(t *testing.T) {
 			successor: tokenSecret(renamed("new")), want: remove,
 		},
 		"OwnOfAuto": {reason: "the marker alone does not keep it", secret: tokenSecret(autoCreated), want: mark},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := observed{
 				secret: tokensecrets.Observe(tc.secret), account: cmp.Or(tc.account, account()),
@@ -110,9 +108,7 @@ func TestPlan(t *testing.T) {
 				o.successor = tokensecrets.Observe(tc.successor)
 			}
 			got := newHorizon(noon().In(time.FixedZone("east", 14*3600)), testPeriod).plan(o) // days are those of UTC
-			if got != tc.want {
-				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason, tc.want, got)
 		})
 	}
 }
@@ -138,9 +134,7 @@ func TestEverySecretOfAPodIsVisited(t *testing.T) {
 	slices.Sort(want)
 	testutil.Check(t, "Secrets", want, slices.Compact(found))
 	const fields = 18 // pull secrets, two for each of three kinds of container, eleven kinds of volume
-	if len(want) != fields {
-		t.Errorf("filled %d fields, want %d: %q", len(want), fields, want)
-	}
+	testutil.Check(t, "fields", fields, len(want))
 }
 
 // fillSecrets gives every field below value that names a Secret a name of its own.

@@ -30,8 +30,7 @@ func TestTerms(t *testing.T) {
 		references := func(when string, want ...corev1.ObjectReference) {
 			t.Helper()
 			time.Sleep(time.Minute)
-			app, err := w.Client.CoreV1().ServiceAccounts(testNamespace).Get(t.Context(), "app", metav1.GetOptions{})
-			testutil.Must(t, err)
+			app := testutil.Get(w.Client.CoreV1().ServiceAccounts(testNamespace).Get(t.Context(), "app", metav1.GetOptions{}))(t)
 			testutil.Check(t, "references "+when, want, app.Secrets)
 		}
 		w.Start(t, w.Run)()
@@ -61,7 +60,7 @@ func TestCountSecondController(t *testing.T) {
 	}
 	another := func(secret *corev1.Secret) { secret.UID = "another" }
 	noRootCA := func(w *world) { w.RootCA.Set(nil) }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason        string
 		before, after changes
 		do            func(*world)
@@ -86,8 +85,7 @@ func TestCountSecondController(t *testing.T) {
 		"RootCAEmptied":     {reason: "that asks for a new one", before: changes{ours, rightCA}, after: changes{ours}},
 		"NoRootCA":          {reason: "we write none", before: changes{ours, rightCA}, after: changes{ours, wrongCA}, do: noRootCA},
 		"Both":              {before: changes{rightCA}, after: changes{wrongCA, theirs}, want: counts{filled: 1, replaced: 1}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			if tc.do != nil {
@@ -110,8 +108,7 @@ type counts struct{ filled, replaced float64 }
 // rotate makes another key the active one.
 func (w *world) rotate(t *testing.T) {
 	t.Helper()
-	w.ring.Set(signing.NewRing(testkeys.Parse(testkeys.P256Other()).As(signing.Active),
-		w.ring.Ring().Active().Public().As(signing.Retired)))
+	w.ring.Set(signing.NewRing(testkeys.Parse(testkeys.P256Other()).As(signing.Active), w.ring.Ring().Active().Public().As(signing.Retired)))
 }
 
 // TestARecreatedAccount: the watch may show it as a change of the previous one, whose token Secrets go.

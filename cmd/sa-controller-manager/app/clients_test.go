@@ -22,27 +22,17 @@ func TestNewClients(t *testing.T) {
 		return client.CoordinationV1().RESTClient().(*rest.RESTClient)
 	}
 	config := &rest.Config{Host: "https://apiserver.example.com", QPS: -1, Burst: 30}
-	clients, err := newClients(config, 10*time.Second)
-	testutil.Must(t, err)
-	if config.Timeout != 0 {
-		t.Error("the caller's config was changed")
-	}
+	clients := testutil.Get(newClients(config, 10*time.Second))(t)
+	testutil.Check(t, "timeout of the caller's config", time.Duration(0), config.Timeout)
 	main, election := restClient(clients.Client), restClient(clients.Election)
 	if main.GetRateLimiter() != nil || election.GetRateLimiter() != nil {
 		t.Error("requests are limited although --kube-api-qps is -1")
 	}
-	if got := main.Client.Timeout; got != 0 {
-		t.Errorf("requests end after %v, and with them every watch", got)
-	}
-	if got, want := election.Client.Timeout, 5*time.Second; got != want {
-		t.Errorf("a renewal of the lease may take %v, want %v: half of the deadline, so that there is a second try", got, want)
-	}
+	testutil.Check(t, "timeout of requests, and with them of every watch", time.Duration(0), main.Client.Timeout)
+	testutil.Check(t, "a renewal takes half of the deadline, so that there is a second try", 5*time.Second, election.Client.Timeout)
 
-	limited, err := newClients(&rest.Config{Host: "https://apiserver.example.com", QPS: 7, Burst: 30}, 10*time.Second)
-	testutil.Must(t, err)
-	if got := restClient(limited.Client).GetRateLimiter().QPS(); got != 7 {
-		t.Errorf("the limit is %v requests a second, want 7", got)
-	}
+	limited := testutil.Get(newClients(&rest.Config{Host: "https://apiserver.example.com", QPS: 7, Burst: 30}, 10*time.Second))(t)
+	testutil.Check(t, "requests a second", float32(7), restClient(limited.Client).GetRateLimiter().QPS())
 	if restClient(limited.Client).GetRateLimiter() == restClient(limited.Election).GetRateLimiter() {
 		t.Error("leader election waits behind other requests")
 	}
@@ -73,7 +63,5 @@ func TestResync(t *testing.T) {
 	if len(drawn) < 900 {
 		t.Errorf("1000 periods are %d different ones: many processes would resync in step", len(drawn))
 	}
-	if got := resync(&options.Generic{}); got != 0 {
-		t.Errorf("no resync is %v, want 0", got)
-	}
+	testutil.Check(t, "no resync", time.Duration(0), resync(&options.Generic{}))
 }

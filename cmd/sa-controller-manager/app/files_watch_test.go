@@ -46,15 +46,12 @@ type following struct {
 
 func mustOpen[T any](t *testing.T, path string, parse func([]byte) (T, error)) *reload.File[T] {
 	t.Helper()
-	file, err := reload.Open(path, parse, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
-	testutil.Must(t, err)
-	return file
+	return testutil.Get(reload.Open(path, parse, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond}))(t)
 }
 
 func keyFile(t *testing.T, path string) (options.KeyStore, signing.Store) {
 	t.Helper()
-	store, err := reload.OpenKeyFile(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
-	testutil.Must(t, err)
+	store := testutil.Get(reload.OpenKeyFile(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond}))(t)
 	return options.KeyStore{Flag: options.PrivateKeyFileFlag, Path: path}, store
 }
 
@@ -129,9 +126,7 @@ func TestWatchPassesChangesOn(t *testing.T) {
 
 	// A changed file replaces its own keys and leaves those of the other file.
 	replace(t, f.verifyKeys[0].Path(), slices.Concat(testkeys.RSA2048(), testkeys.RSA2048Other()))
-	want := []string{
-		keyID(testkeys.P256()), keyID(testkeys.RSA2048()), keyID(testkeys.RSA2048Other()), keyID(testkeys.P521()),
-	}
+	want := []string{keyID(testkeys.P256()), keyID(testkeys.RSA2048()), keyID(testkeys.RSA2048Other()), keyID(testkeys.P521())}
 	await(t, "all keys in the ring", func() bool { return len(f.ring.Keys().All()) == len(want) })
 	testutil.Check(t, "keys in the ring", want, keyIDs(f.ring.Keys().All()))
 
@@ -140,10 +135,8 @@ func TestWatchPassesChangesOn(t *testing.T) {
 		t.Errorf("key %s of the changed file signs without a restart", id)
 	}
 	testutil.Check(t, "metrics", []string{
-		`sacm_file_refused{flag="root-ca-file"} 0`,
-		`sacm_file_refused{flag="service-account-key-file"} 0`,
-		`sacm_file_refused{flag="service-account-private-key-file"} 0`,
-		`sacm_file_reloads_total{flag="root-ca-file",result="accepted"} 1`,
+		`sacm_file_refused{flag="root-ca-file"} 0`, `sacm_file_refused{flag="service-account-key-file"} 0`,
+		`sacm_file_refused{flag="service-account-private-key-file"} 0`, `sacm_file_reloads_total{flag="root-ca-file",result="accepted"} 1`,
 		`sacm_file_reloads_total{flag="service-account-key-file",result="accepted"} 1`,
 	}, f.series())
 	if len(f.events) > 0 {
@@ -172,10 +165,8 @@ func TestWatchKeepsThePreviousContent(t *testing.T) {
 		}
 	}
 	testutil.Check(t, "metrics", []string{
-		`sacm_file_refused{flag="root-ca-file"} 1`,
-		`sacm_file_refused{flag="service-account-key-file"} 1`,
-		`sacm_file_refused{flag="service-account-private-key-file"} 1`,
-		`sacm_file_reloads_total{flag="root-ca-file",result="refused"} 1`,
+		`sacm_file_refused{flag="root-ca-file"} 1`, `sacm_file_refused{flag="service-account-key-file"} 1`,
+		`sacm_file_refused{flag="service-account-private-key-file"} 1`, `sacm_file_reloads_total{flag="root-ca-file",result="refused"} 1`,
 		`sacm_file_reloads_total{flag="service-account-key-file",result="refused"} 1`,
 		`sacm_file_reloads_total{flag="service-account-private-key-file",result="refused"} 1`,
 	}, f.series())

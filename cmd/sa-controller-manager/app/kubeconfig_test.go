@@ -19,26 +19,22 @@ func TestClientCertificate(t *testing.T) {
 	testutil.Must(t, err)
 	certificate := certificatePEM(t)
 	file := testutil.WriteFile(t, "client.pem", append(testkeys.P256(), certificate...))
-	cases := map[string]struct {
-		tls     rest.TLSClientConfig
-		follows string
-		none    bool
-		err     string
+	for name, tc := range map[string]struct {
+		tls          rest.TLSClientConfig
+		follows, err string
+		none         bool
 	}{
 		"None":     {none: true},
 		"Embedded": {tls: rest.TLSClientConfig{CertData: certificate}},
 		"File":     {tls: rest.TLSClientConfig{CertFile: file}, follows: file},
 		"Both":     {tls: rest.TLSClientConfig{CertData: certificate, CertFile: "none"}},
 		"NoFile": {
-			tls: rest.TLSClientConfig{CertFile: "none"},
-			err: "client-certificate of the kubeconfig: read none: no such file or directory",
+			tls: rest.TLSClientConfig{CertFile: "none"}, err: "client-certificate of the kubeconfig: read none: no such file or directory",
 		},
 		"EmbeddedKey": {
-			tls: rest.TLSClientConfig{CertData: testkeys.P256()},
-			err: "client-certificate-data of the kubeconfig: want PEM of a certificate",
+			tls: rest.TLSClientConfig{CertData: testkeys.P256()}, err: "client-certificate-data of the kubeconfig: want PEM of a certificate",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := openClientCertificate(&rest.Config{TLSClientConfig: tc.tls})
 			if err != nil || tc.err != "" {

@@ -42,9 +42,8 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 			names = append(names, part.Name)
 		}
 		testutil.Check(t, "parts", []string{
-			"event-recorder", "permissions", "caches", "watches", "key-store", "signing-key",
-			options.ServiceAccountController, options.LegacyServiceAccountTokenCleaner, options.ServiceAccountTokenController,
-			"files", "secure-port", "secure-port-lookup",
+			"event-recorder", "permissions", "caches", "watches", "key-store", "signing-key", options.ServiceAccountController,
+			options.LegacyServiceAccountTokenCleaner, options.ServiceAccountTokenController, "files", "secure-port", "secure-port-lookup",
 		}, names)
 		testutil.Start(t, m.Run)
 	}

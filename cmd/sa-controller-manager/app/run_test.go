@@ -19,23 +19,16 @@ import (
 // TestSetGCPercent changes a setting of the whole process, so it runs alone.
 func TestSetGCPercent(t *testing.T) {
 	const before = 123
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		gogc, limit string
 		want        int
-	}{
-		"ByDefault":      {want: heapGrowth},
-		"WithGOGC":       {gogc: "100", want: before},
-		"WithGOMEMLIMIT": {limit: "64MiB", want: before},
-	}
-	for name, tc := range cases {
+	}{"ByDefault": {want: heapGrowth}, "WithGOGC": {gogc: "100", want: before}, "WithGOMEMLIMIT": {limit: "64MiB", want: before}} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GOGC", tc.gogc)
 			t.Setenv("GOMEMLIMIT", tc.limit)
 			previous := debug.SetGCPercent(before)
 			setGCPercent()
-			if got := debug.SetGCPercent(previous); got != tc.want {
-				t.Errorf("got %d%%, want %d%%", got, tc.want)
-			}
+			testutil.Check(t, "percent", tc.want, debug.SetGCPercent(previous))
 		})
 	}
 }

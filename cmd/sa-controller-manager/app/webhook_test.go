@@ -24,15 +24,13 @@ import (
 
 func TestWebhookCallersHosts(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		args []string
-		want []string
+	for name, tc := range map[string]struct {
+		args, want []string
 	}{
 		"None":    {},
 		"URL":     {args: []string{"--webhook-registration=url", "--webhook-url-host=10.0.0.1"}, want: []string{"10.0.0.1"}},
 		"Service": {args: []string{"--webhook-registration=service"}, want: certs.ServiceHosts("kube-system", "sa-controller-manager")},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := parse(t, tc.args...).Webhook
 			testutil.Check(t, "hosts", tc.want, callersHosts(&o))
@@ -45,8 +43,7 @@ func TestWebhookTLSMinVersion(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]uint16{"": tls.VersionTLS12, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13} {
 		o := parse(t, "--tls-min-version="+flag)
-		config, err := (&webhook{source: &certs.Source{}}).tlsConfig(&o.Webhook, secureport.Of(o).Serving.MinTLSVersion)
-		testutil.Must(t, err)
+		config := testutil.Get((&webhook{source: &certs.Source{}}).tlsConfig(&o.Webhook, secureport.Of(o).Serving.MinTLSVersion))(t)
 		testutil.Check(t, "minimum with "+flag, want, config.MinVersion)
 	}
 }
@@ -88,8 +85,7 @@ func TestWebhookCallers(t *testing.T) {
 			config.Certificates = []tls.Certificate{{Certificate: [][]byte{made.Raw}, PrivateKey: clientKey}}
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		answer, err := client.Get("https://" + free.Addr().String() + "/mutate")
-		testutil.Must(t, err)
+		answer := testutil.Get(client.Get("https://" + free.Addr().String() + "/mutate"))(t)
 		testutil.Must(t, answer.Body.Close())
 		testutil.Check(t, "status for "+name, want, answer.StatusCode)
 	}
@@ -97,29 +93,23 @@ func TestWebhookCallers(t *testing.T) {
 
 func TestAnyReplicaProves(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason       string
-		registration registration.Mode
-		certFile     string
-		want         bool
+	for name, tc := range map[string]struct {
+		reason, certFile string
+		registration     registration.Mode
+		want             bool
 	}{
 		"OwnCA":           {reason: "its certificates are this cluster's", registration: registration.URL, want: true},
 		"OwnCAAndService": {reason: "likewise", registration: registration.Service, want: true},
 		"Files": {
-			reason:       "another cluster may be at the URL, with a certificate of the same CA",
-			registration: registration.URL, certFile: "tls.crt",
+			reason: "another cluster may be at the URL, with a certificate of the same CA", registration: registration.URL, certFile: "tls.crt",
 		},
 		"FilesAndAService": {
-			reason:       "a Service leads to this cluster's replicas",
-			registration: registration.Service, certFile: "tls.crt", want: true,
+			reason: "a Service leads to this cluster's replicas", registration: registration.Service, certFile: "tls.crt", want: true,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := options.Webhook{Registration: tc.registration, CertFile: tc.certFile}
-			if got := anyReplicaProves(&o); got != tc.want {
-				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason, tc.want, anyReplicaProves(&o))
 		})
 	}
 }

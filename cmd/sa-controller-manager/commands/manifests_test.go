@@ -38,9 +38,7 @@ func TestManifestsFlags(t *testing.T) {
 					t.Errorf("container %s runs %v", container.Name, container.Command)
 				}
 				found++
-				t.Run(container.Name, func(t *testing.T) {
-					checkCommandLine(t, container.Args)
-				})
+				t.Run(container.Name, func(t *testing.T) { checkCommandLine(t, container.Args) })
 			}
 			if found == 0 {
 				t.Error("no container")
@@ -52,8 +50,7 @@ func TestManifestsFlags(t *testing.T) {
 // TestTimerFlags does the same for the service of systemd.
 func TestTimerFlags(t *testing.T) {
 	t.Parallel()
-	unit, err := os.ReadFile("../../../manifests/timer/sa-keys-rotate.service")
-	testutil.Must(t, err)
+	unit := testutil.Get(os.ReadFile("../../../manifests/timer/sa-keys-rotate.service"))(t)
 	found := 0
 	for line := range strings.Lines(strings.ReplaceAll(string(unit), "\\\n", "")) {
 		setting, command, _ := strings.Cut(line, "=")
@@ -62,9 +59,7 @@ func TestTimerFlags(t *testing.T) {
 			checkCommandLine(t, strings.Fields(command)[1:])
 		}
 	}
-	if found != 3 {
-		t.Errorf("%d commands, want 3", found)
-	}
+	testutil.Check(t, "commands", 3, found)
 }
 
 // checkCommandLine parses without running.
@@ -81,9 +76,7 @@ func checkCommandLine(t *testing.T, args []string) {
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
-	if err := command.ParseFlags(rest); err != nil {
-		t.Errorf("%v: %v", args, err)
-	}
+	testutil.Must(t, command.ParseFlags(rest))
 	if left := command.Flags().Args(); len(left) > 0 {
 		t.Errorf("%v: %q is no sub-command", args, left)
 	}
@@ -92,8 +85,7 @@ func checkCommandLine(t *testing.T, args []string) {
 // containers are those of the file's Pods and Deployments.
 func containers(t *testing.T, file string) []corev1.Container {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile(file))(t)
 	var all []corev1.Container
 	for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
 		var object struct {

@@ -75,8 +75,7 @@ func useLibraries(t *testing.T) {
 // promised are the names in the second table below the heading of the metrics.
 func promised(t *testing.T) []string {
 	t.Helper()
-	data, err := os.ReadFile("../../../docs/metrics.md")
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile("../../../docs/metrics.md"))(t)
 	_, text, _ := strings.Cut(string(data), "\nOf the libraries of Kubernetes:\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	var names []string

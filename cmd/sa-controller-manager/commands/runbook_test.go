@@ -55,8 +55,7 @@ func TestRunbookHasTheFinding(t *testing.T) {
 	}
 	slices.Sort(states)
 	testutil.Check(t, "states with an alert of their own", []string{"off", "unknown", "unreachable"}, states)
-	page, err := os.ReadFile("../../../docs/operations.md")
-	testutil.Must(t, err)
+	page := testutil.Get(os.ReadFile("../../../docs/operations.md"))(t)
 	capitals := regexp.MustCompile(`\{\w+\}`)
 	plain := func(text string) string {
 		return strings.ToLower(strings.Join(strings.Fields(strings.ReplaceAll(text, "`", "")), " "))
@@ -66,9 +65,7 @@ func TestRunbookHasTheFinding(t *testing.T) {
 		section, _, _ = strings.Cut(section, "\n### ")
 		for _, sentence := range sentences {
 			sentence = capitals.ReplaceAllStringFunc(sentence, func(name string) string { return strings.ToUpper(strings.Trim(name, "{}")) })
-			if !strings.Contains(plain(section), plain(sentence)) {
-				t.Errorf("the page of %s lacks the sentence of its finding: %q", alert, sentence)
-			}
+			testutil.CheckContains(t, "the page of "+alert, plain(sentence), plain(section))
 		}
 	}
 }
@@ -109,8 +106,7 @@ func alertExpressions(t *testing.T) map[string]string {
 			}
 		}
 	}
-	data, err := os.ReadFile("../../../manifests/monitoring/prometheusrule.yaml")
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile("../../../manifests/monitoring/prometheusrule.yaml"))(t)
 	testutil.Must(t, yaml.Unmarshal(data, &file))
 	expressions := map[string]string{}
 	for _, group := range file.Spec.Groups {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestOutputFlags wants every command to explain, to complete and to take the same formats.
@@ -57,9 +58,7 @@ func TestOutputFlags(t *testing.T) {
 		}
 		line := strings.Fields(name)
 		completed := command(t, slices.Concat([]string{"__complete"}, line, []string{"--output", ""})...).Stdout
-		if completed != strings.Join(want.formats, "\n")+"\n:4\n" {
-			t.Errorf("%s: completed %q", name, completed)
-		}
+		testutil.Check(t, name+": completed", strings.Join(want.formats, "\n")+"\n:4\n", completed)
 		refused := command(t, append(line, "--output=none")...)
 		if problem := `--output "none" must be one of "` + strings.Join(want.formats, `", "`) + `"`; refused.Code != 1 ||
 			!strings.Contains(refused.Stderr, problem+"\n") {

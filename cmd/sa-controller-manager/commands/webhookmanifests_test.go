@@ -30,8 +30,7 @@ func TestWebhookManifests(t *testing.T) {
 		t.Fatalf("%+v, want the paths of the files", got)
 	}
 	for i, name := range []string{"mutate", "validate"} {
-		content, err := os.ReadFile(paths[i+1])
-		testutil.Must(t, err)
+		content := testutil.Get(os.ReadFile(paths[i+1]))(t)
 		// A validating webhook has no field that a mutating one lacks.
 		var found admissionregistrationv1.MutatingWebhookConfiguration
 		testutil.Must(t, yaml.UnmarshalStrict(content, &found))

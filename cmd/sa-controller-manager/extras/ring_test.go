@@ -36,9 +36,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 		"BoundOnlyByIntent": {does: noLegacy, controllers: []string{"*", "-serviceaccount-token-controller"}},
 		"Away":              {does: (*signertest.Foreign).Stop},
 		"NoSocketLine":      {does: func(*signertest.Foreign) {}, noSocket: true},
-		"RefusesAll": {does: func(f *signertest.Foreign) {
-			f.Set(func(b *signertest.Behaviour) { b.Fails = codes.PermissionDenied })
-		}},
+		"RefusesAll":        {does: func(f *signertest.Foreign) { f.Set(func(b *signertest.Behaviour) { b.Fails = codes.PermissionDenied }) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,17 +64,13 @@ func TestStartWithARemoteKey(t *testing.T) {
 			}
 			if tc.noSocket {
 				const want = "is away, its keys verify: --service-account-key-sockets has no socket for this key"
-				if status := e.signers.Status(e.Keyring.Ring()); !strings.Contains(status, want) {
-					t.Errorf("the status is %q, want %q", status, want)
-				}
+				testutil.CheckContains(t, "status", want, e.signers.Status(e.Keyring.Ring()))
 			}
 		})
 	}
 }
 
-func noLegacy(f *signertest.Foreign) {
-	f.Set(func(b *signertest.Behaviour) { b.NoLegacy = true })
-}
+func noLegacy(f *signertest.Foreign) { f.Set(func(b *signertest.Behaviour) { b.NoLegacy = true }) }
 
 // TestOpenKeyRing is about the start of the manager.
 func TestOpenKeyRing(t *testing.T) {

@@ -31,9 +31,7 @@ func TestSignerPolicy(t *testing.T) {
 			o.Keys.Issuers, o.ExternalSigner.MaxTokenExpiration = []string{signertest.Issuer}, tc.flag
 			allowed, err := signerPolicy(o)
 			testutil.Must(t, err)
-			if err := allowed.Check(signertest.PayloadFor(tc.longest)); err != nil {
-				t.Errorf("%s: a token of %v is refused: %v", tc.reason, tc.longest, err)
-			}
+			testutil.CheckError(t, tc.reason, "", allowed.Check(signertest.PayloadFor(tc.longest)))
 			err = allowed.Check(signertest.PayloadFor(tc.longest + time.Second))
 			if refusal, ok := errors.AsType[*policy.RefusalError](err); !ok || refusal.Reason() != policy.ReasonLifetime {
 				t.Errorf("a token that lives a second longer: %v, want reason %q", err, policy.ReasonLifetime)

@@ -19,11 +19,9 @@ func TestParseControllers(t *testing.T) {
 		cleaner  = LegacyServiceAccountTokenCleaner
 		bundles  = ClusterTrustBundlePublisher
 	)
-	cases := map[string]struct {
-		reason    string
-		selectors string
-		want      []string
-		notRun    []string
+	for name, tc := range map[string]struct {
+		reason, selectors string
+		want, notRun      []string
 	}{
 		"Default":       {selectors: "*", want: []string{accounts, secrets, rootCAs, cleaner, bundles}},
 		"Empty":         {reason: "nothing is on unless something turns it on", selectors: ""},
@@ -35,20 +33,16 @@ func TestParseControllers(t *testing.T) {
 		"FirstOffWins":  {selectors: "-serviceaccount,serviceaccount,*", want: []string{secrets, rootCAs, cleaner, bundles}},
 		"AliasMentions": {reason: "alias and name are one mention", selectors: "-serviceaccount-controller,serviceaccount"},
 		"Kubeadm": {
-			selectors: "*,bootstrapsigner,tokencleaner",
-			want:      []string{accounts, secrets, rootCAs, cleaner, bundles},
-			notRun:    []string{"bootstrap-signer-controller", "token-cleaner-controller"},
+			selectors: "*,bootstrapsigner,tokencleaner", want: []string{accounts, secrets, rootCAs, cleaner, bundles},
+			notRun: []string{"bootstrap-signer-controller", "token-cleaner-controller"},
 		},
 		"TwoCleaners": {
-			reason:    "the one with the short alias is about bootstrap tokens",
-			selectors: "legacy-service-account-token-cleaner,tokencleaner",
-			want:      []string{cleaner},
-			notRun:    []string{"token-cleaner-controller"},
+			reason: "the one with the short alias is about bootstrap tokens", selectors: "legacy-service-account-token-cleaner,tokencleaner",
+			want: []string{cleaner}, notRun: []string{"token-cleaner-controller"},
 		},
 		"NoneAfterAll": {selectors: "*,-*"},
 		"NoneButOne":   {selectors: "-*,serviceaccount", want: []string{accounts}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var selectors []string
 			if tc.selectors != "" {
@@ -61,9 +55,7 @@ func TestParseControllers(t *testing.T) {
 			testutil.Check(t, tc.reason+"\nto run", tc.want, set.enabled)
 			testutil.Check(t, tc.reason+"\nnamed and not run", tc.notRun, set.NotRun())
 			for _, name := range []string{accounts, secrets, rootCAs, cleaner, bundles} {
-				if got, want := set.Enabled(name), strings.Contains(strings.Join(tc.want, ","), name); got != want {
-					t.Errorf("Enabled(%q) is %v, want %v", name, got, want)
-				}
+				testutil.Check(t, "Enabled "+name, strings.Contains(strings.Join(tc.want, ","), name), set.Enabled(name))
 			}
 		})
 	}
@@ -71,15 +63,14 @@ func TestParseControllers(t *testing.T) {
 
 func TestParseControllersRefusesUnknownNames(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		selectors []string
 		want      string
 	}{
 		"One":       {[]string{"*", "foo"}, `"foo" is not in the list of known controllers. Run here: `},
 		"Several":   {[]string{"foo", "serviceaccount", "-bar"}, `"foo", "bar" are not in the list of known controllers. `},
 		"EmptyName": {[]string{"*", ""}, `"" is not in the list`},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseControllers(tc.selectors)
 			if err == nil {

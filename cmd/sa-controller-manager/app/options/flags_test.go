@@ -42,8 +42,7 @@ func parseGiven(t *testing.T) *Options {
 // configOf is what /configz shows of o.
 func configOf(t *testing.T, o *Options) string {
 	t.Helper()
-	shown, err := json.Marshal(o)
-	testutil.Must(t, err)
+	shown := testutil.Get(json.Marshal(o))(t)
 	return string(shown)
 }
 

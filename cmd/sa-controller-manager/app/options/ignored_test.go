@@ -11,27 +11,22 @@ import (
 
 func TestIgnoredFlags(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		args   []string
-		given  []string
+	for name, tc := range map[string]struct {
+		reason      string
+		args, given []string
 	}{
 		"None": {},
 		"WithValue": {
-			args:  []string{"--cluster-cidr=10.0.0.0/8", "--node-eviction-rate", "0.1"},
-			given: []string{"cluster-cidr", "node-eviction-rate"},
+			args: []string{"--cluster-cidr=10.0.0.0/8", "--node-eviction-rate", "0.1"}, given: []string{"cluster-cidr", "node-eviction-rate"},
 		},
 		"SwitchWithoutValue": {
-			reason: "the next argument is not its value",
-			args:   []string{"--allocate-node-cidrs", "--cluster-name=kind"},
-			given:  []string{"allocate-node-cidrs", "cluster-name"},
+			reason: "the next argument is not its value", args: []string{"--allocate-node-cidrs", "--cluster-name=kind"},
+			given: []string{"allocate-node-cidrs", "cluster-name"},
 		},
 		"Deprecated": {
-			reason: "KCM takes it and does not show it",
-			args:   []string{"--allow-untagged-cloud"}, given: []string{"allow-untagged-cloud"},
+			reason: "KCM takes it and does not show it", args: []string{"--allow-untagged-cloud"}, given: []string{"allow-untagged-cloud"},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := parse(t, tc.args...)
 			testutil.Check(t, tc.reason+"\ngiven", tc.given, o.Ignored.Given)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // parse returns the options that args make, unvalidated.
@@ -59,12 +61,8 @@ func TestRepeatableFlags(t *testing.T) {
 	if want := []string{"a.pem", "b,with,commas.pem"}; !slices.Equal(o.Keys.VerifyKeyFiles, want) {
 		t.Errorf("key files are %q, want %q: a comma is part of a path", o.Keys.VerifyKeyFiles, want)
 	}
-	if got, want := o.Keys.Issuer(), "https://new"; got != want {
-		t.Errorf("the issuer is %q, want the first one, %q, as in kube-apiserver", got, want)
-	}
-	if got := parse(t).Keys.Issuer(); got != "" {
-		t.Errorf("without a flag the issuer is %q, want that kube-apiserver is asked", got)
-	}
+	testutil.Check(t, "the first issuer, as in kube-apiserver", "https://new", o.Keys.Issuer())
+	testutil.Check(t, "issuer without a flag: kube-apiserver is asked", "", parse(t).Keys.Issuer())
 	if want := []string{"default", "builder", "deployer"}; !slices.Equal(o.Tokens.ServiceAccounts, want) {
 		t.Errorf("service accounts are %q, want %q", o.Tokens.ServiceAccounts, want)
 	}

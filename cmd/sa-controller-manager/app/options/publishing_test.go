@@ -8,7 +8,7 @@ import "testing"
 func TestParseDirectory(t *testing.T) {
 	t.Parallel()
 	const not = "must be file:// and the absolute path of a directory"
-	cases := map[string]string{
+	for text, want := range map[string]string{
 		"file:///srv/keys":        "",
 		"file:///srv/my%20keys":   "",
 		"/srv/keys":               not,
@@ -19,8 +19,7 @@ func TestParseDirectory(t *testing.T) {
 		"https://bucket/prefix":   not,
 		"file://user:secret@/srv": not,
 		"file:///%zz":             "is not a URL",
-	}
-	for text, want := range cases {
+	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			_, err := parseDirectory(text)

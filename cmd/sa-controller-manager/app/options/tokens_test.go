@@ -13,10 +13,9 @@ import (
 // given wins over what follows from another flag.
 func TestAutoExcluded(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		args   []string
-		want   []string
+	for name, tc := range map[string]struct {
+		reason     string
+		args, want []string
 	}{
 		"Default":           {want: []string{"kube-system", "kube-public", "kube-node-lease"}},
 		"Given":             {args: []string{"--token-secrets-excluded-namespaces=kube-system,infra"}, want: []string{"kube-system", "infra"}},
@@ -29,13 +28,8 @@ func TestAutoExcluded(t *testing.T) {
 		},
 		"PodsAreProjected":   {args: []string{"--pod-token=projected"}, want: []string{"kube-system", "kube-public", "kube-node-lease"}},
 		"WordsAsUnderscores": {args: []string{"--token_secrets_excluded_namespaces=infra", "--pod_token=secret"}, want: []string{"infra"}},
+	} {
+		t.Run(name, func(t *testing.T) { testutil.Check(t, tc.reason, tc.want, parse(t, tc.args...).AutoExcluded()) })
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			testutil.Check(t, tc.reason, tc.want, parse(t, tc.args...).AutoExcluded())
-		})
-	}
-	if got := New().AutoExcluded(); len(got) != 3 {
-		t.Errorf("without a command line: %v", got)
-	}
+	testutil.Check(t, "namespaces without a command line", 3, len(New().AutoExcluded()))
 }

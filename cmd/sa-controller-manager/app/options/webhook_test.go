@@ -10,7 +10,7 @@ import (
 
 func TestWebhookBindAddress(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		args   []string
 		want   net.IP
@@ -23,13 +23,10 @@ func TestWebhookBindAddress(t *testing.T) {
 			want: net.IPv6loopback,
 		},
 		"Service": {
-			reason: "the Service forwards to the address of the Pod",
-			args:   []string{"--webhook-registration=service"},
-			want:   net.IPv4zero,
+			reason: "the Service forwards to the address of the Pod", args: []string{"--webhook-registration=service"}, want: net.IPv4zero,
 		},
 		"Given": {args: []string{"--webhook-registration=service", "--webhook-bind-address=10.0.0.1"}, want: net.IPv4(10, 0, 0, 1)},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			if got := parse(t, tc.args...).Webhook.Address(); !got.Equal(tc.want) {
 				t.Errorf("%s\nbinds %s, want %s", tc.reason, got, tc.want)

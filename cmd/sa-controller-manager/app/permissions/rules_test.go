@@ -28,8 +28,7 @@ func everything(t *testing.T) *options.Options {
 	t.Helper()
 	o := options.New()
 	_, err := o.Parse([]string{
-		"--service-account-key-ring=ring.yaml", "--webhook-registration=url",
-		"--pod-token=secret", "--account-template=template.yaml",
+		"--service-account-key-ring=ring.yaml", "--webhook-registration=url", "--pod-token=secret", "--account-template=template.yaml",
 	})
 	testutil.Must(t, err)
 	return o
@@ -40,16 +39,14 @@ func all() []Rule { return slices.Concat(StandardRules(options.New()), OptionalR
 
 func rulesOf(t *testing.T, o *options.Options) []Rule {
 	t.Helper()
-	rules, err := Rules(o)
-	testutil.Must(t, err)
-	return rules
+	return testutil.Get(Rules(o))(t)
 }
 
 func TestRulesFollowFlags(t *testing.T) {
 	t.Parallel()
 	noKeyRing := func(o *options.Options) { o.Keys.KeyRing, o.Keys.PrivateKeyFile = "", "sa.key" }
 	manual := func(o *options.Options) { o.Tokens.TokenSecrets = options.TokenSecretsManual }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*options.Options)
 		gone   []string
@@ -65,9 +62,8 @@ func TestRulesFollowFlags(t *testing.T) {
 			"get /.well-known/openid-configuration",
 		}},
 		"Files": {"the certificate is given", func(o *options.Options) { o.Webhook.CertFile = "tls.crt" }, []string{
-			"create secrets in kube-system",
-			"list secrets/sa-controller-manager-webhook-ca in kube-system", "update secrets/sa-controller-manager-webhook-ca in kube-system",
-			"watch secrets/sa-controller-manager-webhook-ca in kube-system",
+			"create secrets in kube-system", "list secrets/sa-controller-manager-webhook-ca in kube-system",
+			"update secrets/sa-controller-manager-webhook-ca in kube-system", "watch secrets/sa-controller-manager-webhook-ca in kube-system",
 		}},
 		"NoLeader": {"there is no Lease", func(o *options.Options) { o.LeaderElection.LeaderElect = false }, []string{
 			"create leases.coordination.k8s.io in kube-system", "get leases.coordination.k8s.io/sa-controller-manager in kube-system",
@@ -77,8 +73,7 @@ func TestRulesFollowFlags(t *testing.T) {
 			"get leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := everything(t)
@@ -123,7 +118,7 @@ func TestStaticRegistration(t *testing.T) {
 // the role of that one.
 func TestUnusualRules(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*options.Options)
 		want   []string
@@ -132,10 +127,9 @@ func TestUnusualRules(t *testing.T) {
 			o.ExternalSigner.Socket, o.Keys.KeyRing, o.Generic.Controllers = "/run/socket", "ring.json", nil
 		}, []string{
 			"common: create events", "common: patch events", "signer: create tokenreviews.authentication.k8s.io", "signer: get /openid/v1/jwks",
-			"signer: get nodes",
-			"signer: get secrets/sa-controller-manager-key-ring in kube-system", "signer: list leases.coordination.k8s.io in kube-system",
-			"signer: list secrets/sa-controller-manager-key-ring in kube-system", "signer: list serviceaccounts",
-			"signer: update secrets/sa-controller-manager-key-ring in kube-system",
+			"signer: get nodes", "signer: get secrets/sa-controller-manager-key-ring in kube-system",
+			"signer: list leases.coordination.k8s.io in kube-system", "signer: list secrets/sa-controller-manager-key-ring in kube-system",
+			"signer: list serviceaccounts", "signer: update secrets/sa-controller-manager-key-ring in kube-system",
 			"signer: watch secrets/sa-controller-manager-key-ring in kube-system", "signer: watch serviceaccounts",
 		}},
 		"Signer": {"it has no Lease, and nothing by which doctor knows a manager", func(o *options.Options) {
@@ -150,8 +144,7 @@ func TestUnusualRules(t *testing.T) {
 			"common: create events", "common: patch events", "serviceaccount: create serviceaccounts", "serviceaccount: list namespaces",
 			"serviceaccount: list serviceaccounts", "serviceaccount: watch namespaces", "serviceaccount: watch serviceaccounts",
 		}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := nothing()

@@ -19,7 +19,7 @@ import (
 func TestCheckUser(t *testing.T) {
 	t.Parallel()
 	accesses := []Access{{Verb: "get", Resource: "serviceaccounts/token"}, {Verb: "get", Path: "/x"}}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, asker, user string
 		status              status
 		wantErr             string
@@ -47,8 +47,7 @@ func TestCheckUser(t *testing.T) {
 			reason: "another one has decided", asker: "someone", user: "someone",
 			status: status{Denied: true, EvaluationError: "webhook is down"},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset()
 			// Whatever is asked for is not granted.

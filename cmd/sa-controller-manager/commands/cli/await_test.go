@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -18,7 +17,7 @@ import (
 
 func TestAwait(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		check    func(n int) error // the nth check
 		took     time.Duration
@@ -36,36 +35,29 @@ func TestAwait(t *testing.T) {
 			took: 500 * time.Millisecond, progress: []string{"0s: check 1", "0s: check 2"},
 		},
 		"Permanent": {
-			reason: "waiting does not change it",
-			check:  func(int) error { return fmt.Errorf("wrapped: %w", Permanent(errors.New("off"))) },
-			want:   "off",
+			reason: "waiting does not change it", check: func(int) error { return fmt.Errorf("wrapped: %w", Permanent(errors.New("off"))) },
+			want: "off",
 		},
 		"Never": {
-			reason: "the last error is what helps",
-			check:  func(n int) error { return fmt.Errorf("check %d", n) },
-			took:   600 * time.Millisecond, want: "it did not come within 600ms: check 3", progress: []string{
+			reason: "the last error is what helps", check: func(n int) error { return fmt.Errorf("check %d", n) }, took: 600 * time.Millisecond,
+			want: "it did not come within 600ms: check 3", progress: []string{
 				"0s: check 1", "0s: check 2", "1s: check 3",
 			},
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var progress []string
-				a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}
-				begun, checks := time.Now(), 0
-				err := a.Until(t.Context(), func(context.Context) error {
-					checks++
-					return tc.check(checks)
-				})
-				if got := fmt.Sprint(err); got != tc.want && (tc.want != "" || err != nil) {
-					t.Errorf("%s\nerror %v, want %q", tc.reason, err, tc.want)
-				}
-				if took := time.Since(begun); took != tc.took {
-					t.Errorf("it took %s, want %s", took, tc.took)
-				}
-				testutil.Check(t, "progress", tc.progress, progress)
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			var progress []string
+			a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}
+			begun, checks := time.Now(), 0
+			err := a.Until(t.Context(), func(context.Context) error {
+				checks++
+				return tc.check(checks)
 			})
+			if got := fmt.Sprint(err); got != tc.want && (tc.want != "" || err != nil) {
+				t.Errorf("%s\nerror %v, want %q", tc.reason, err, tc.want)
+			}
+			testutil.Check(t, "time", tc.took, time.Since(begun))
+			testutil.Check(t, "progress", tc.progress, progress)
 		})
 	}
 }

@@ -16,13 +16,12 @@ import (
 
 func TestFind(t *testing.T) {
 	const none = "none"
-	cases := map[string]struct {
-		given              options.Connection
-		inPod              bool
-		env                string
-		home, admin        string // missing, unless given
-		wantFile, wantList string
-		wantErr            string
+	for name, tc := range map[string]struct {
+		given                       options.Connection
+		inPod                       bool
+		env                         string
+		home, admin                 string // missing, unless given
+		wantFile, wantList, wantErr string
 	}{
 		"Flag":            {given: options.Connection{Kubeconfig: "flag"}, inPod: true, env: "env", home: "home", wantFile: "flag"},
 		"Pod":             {inPod: true, env: "env", home: "home", admin: "admin"},
@@ -34,8 +33,7 @@ func TestFind(t *testing.T) {
 		"UserForAddress":  {given: options.Connection{Master: "https://a"}, inPod: true, home: "home", wantList: "home"},
 		"EnvironmentGone": {env: "gone", home: "home", wantErr: "KUBECONFIG="},
 		"Nothing":         {wantErr: "no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither "},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := func(name string) string {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestProgressOnATerminal(t *testing.T) {
@@ -20,9 +22,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	tell("kube-apiserver", 0)
 	const line = "\r\x1b[K"
 	const want = "Waiting: the cache age\n" + line + "1m30s left " + line + line + "1m25s left " + line + "Waiting: kube-apiserver\n"
-	if b.String() != want {
-		t.Errorf("printed %q, want %q", b.String(), want)
-	}
+	testutil.Check(t, "printed", want, b.String())
 }
 
 // TestProgressWithoutATerminal: a log shows that a long step goes on, and little else.
@@ -38,8 +38,6 @@ func TestProgressWithoutATerminal(t *testing.T) {
 		fmt.Fprintln(p.Above(&b), "done")
 		p.End()
 		const want = "10s: not ready\n20s: not ready\ndone\n"
-		if b.String() != want {
-			t.Errorf("printed %q, want %q", b.String(), want)
-		}
+		testutil.Check(t, "printed", want, b.String())
 	})
 }

@@ -33,8 +33,7 @@ func newAPIServer(t *testing.T, signs *signing.PrivateKey, knows ...*signing.Pri
 		for _, key := range knows {
 			public = append(public, key.Public())
 		}
-		encoded, err := signing.MarshalJWKS(public)
-		testutil.Must(t, err)
+		encoded := testutil.Get(signing.MarshalJWKS(public))(t)
 		document = string(encoded)
 	}
 	client := clitest.NewKubeClient(func(path string) string {
@@ -103,13 +102,11 @@ func TestAPIServers(t *testing.T) {
 			want: []string{"key-not-accepted: it lacks the key with which the process on host cp-1 signs"},
 		},
 		"OneAway": {
-			reason:  "it hides nothing about the others",
-			objects: append(ha, published), change: with(newAPIServer(t, old, old), down),
+			reason: "it hides nothing about the others", objects: append(ha, published), change: with(newAPIServer(t, old, old), down),
 			want: []string{"key-not-accepted: it lacks the key with which the process on host cp-1 signs"}, wantErr: second + ": ",
 		},
 		"OwnKey": {
-			reason:  "the second one has a key of its own",
-			objects: ha, change: with(newAPIServer(t, old, old), newAPIServer(t, next, old, next)),
+			reason: "the second one has a key of its own", objects: ha, change: with(newAPIServer(t, old, old), newAPIServer(t, next, old, next)),
 			want: []string{"key-not-accepted: it lacks the key with which the kube-apiserver at https://10.0.0.2:6443 signs"},
 		},
 		"NotReached": {
@@ -118,8 +115,7 @@ func TestAPIServers(t *testing.T) {
 			want: []string{"apiserver-not-asked: kube-apiserver runs on 2 hosts, and only 1 can be asked: not on 1 of cp-1, cp-2"},
 		},
 		"NoJWKS": {
-			reason:  "the issuer is no https URL",
-			objects: ha, change: with(newAPIServer(t, old, old, next), newAPIServer(t, old)),
+			reason: "the issuer is no https URL", objects: ha, change: with(newAPIServer(t, old, old, next), newAPIServer(t, old)),
 			wantErr: second + ": read kube-apiserver's keys at /openid/v1/jwks",
 		},
 	})

@@ -25,9 +25,7 @@ func TestDoctorCommandLine(t *testing.T) {
 		"Only":    {[]string{"--only=token,x"}, "Error: --only \"x\" must be one of \"token\", "},
 		"Skip":    {[]string{"--skip=x"}, "Error: --skip \"x\" must be one of \"token\", "},
 		"Nothing": {[]string{"--only=token", "--skip=token"}, "Error: --skip \"token\" leaves no check of --only\n"},
-		"Account": {
-			[]string{"--account=default"}, "Error: --account \"default\" must be a namespace and a name, such as kube-system/default\n",
-		},
+		"Account": {[]string{"--account=default"}, "Error: --account \"default\" must be a namespace and a name, such as kube-system/default\n"},
 		"PrivateKey": {
 			[]string{"--service-account-private-key-file=" + bad}, "Error: --service-account-private-key-file: " + bad + ": found no PEM block",
 		},
@@ -60,7 +58,7 @@ func TestDoctorOutcome(t *testing.T) {
 	ill := newResult("ill", check.Result{Findings: []check.Finding{{}, {}}}, nil)
 	silent := newResult("silent", check.Result{}, errors.New("down"))
 	idle := newResult("idle", check.Skip("no Secrets"), nil)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		results []result
 		wantErr error
 		want    string
@@ -70,8 +68,7 @@ func TestDoctorOutcome(t *testing.T) {
 		"Found":   {[]result{fine, ill}, cli.ErrFindings, "Findings: 2. Checks completed: 2, skipped: 0.\n"},
 		"Unknown": {[]result{silent, fine}, cli.ErrReported, "Findings: 0. Checks completed: 1, skipped: 0, not completed: silent.\n"},
 		"Both":    {[]result{silent, ill}, cli.ErrFindings, "Findings: 2. Checks completed: 1, skipped: 0, not completed: silent.\n"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
 			if err := newReport(tc.results).outcome(&stderr); !errors.Is(err, tc.wantErr) || stderr.String() != tc.want {

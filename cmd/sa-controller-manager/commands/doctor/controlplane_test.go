@@ -69,8 +69,7 @@ func TestControlPlane(t *testing.T) {
 			skipped: "no static pods of kube-apiserver and kube-controller-manager",
 		},
 		"Good": {
-			reason: "the takeover has reached both",
-			objects: append(registered("mutate.sa-controller-manager.webhook", nil),
+			reason: "the takeover has reached both", objects: append(registered("mutate.sa-controller-manager.webhook", nil),
 				mirrorPod("kube-apiserver", "--disable-admission-plugins=ServiceAccount")),
 		},
 		"Server": {

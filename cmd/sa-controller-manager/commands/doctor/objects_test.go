@@ -56,8 +56,7 @@ func TestSecrets(t *testing.T) {
 			reason: "nothing to look at", change: answering("secrets", &corev1.SecretList{}), skipped: "no token Secrets older than 1m0s",
 		},
 		"Young": {
-			reason: "too young to look at",
-			change: answering("secrets",
+			reason: "too young to look at", change: answering("secrets",
 				&corev1.SecretList{Items: []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "a",
 					CreationTimestamp: metav1.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}}}}),
 			skipped: "no token Secrets older than 1m0s",
@@ -65,21 +64,14 @@ func TestSecrets(t *testing.T) {
 		"Orphans": {reason: "no account, or an earlier one of that name",
 			change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
 			want:   []string{"secret-orphan: shop/a, shop/b, shop/c"}},
-		"Stuck": {
-			reason: "it has no token", change: adding(secret("a", "default", tokenless, anyUID)),
-			want: []string{"secret-empty: shop/a"},
-		},
+		"Stuck": {reason: "it has no token", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"secret-empty: shop/a"}},
 		"Immutable": {
 			reason: "the API server lets no client fill it", change: adding(secret("a", "default", tokenless, frozen)),
 			want: []string{"secret-immutable: shop/a"},
 		},
-		"Nameless": {
-			reason: "no annotation", change: adding(secret("a", "default", nobody)),
-			want: []string{"secret-without-account: shop/a"},
-		},
+		"Nameless": {reason: "no annotation", change: adding(secret("a", "default", nobody)), want: []string{"secret-without-account: shop/a"}},
 		"RootCA": {
-			reason: "another root CA", change: adding(secret("a", "default", strange)),
-			want: []string{"secret-root-ca-differs: shop/a"},
+			reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"secret-root-ca-differs: shop/a"},
 		},
 		"Spared": {reason: "too young, or being deleted", change: adding(
 			secret("a", "gone", young), secret("b", "default", tokenless, young), secret("c", "gone", leaving))},
@@ -102,8 +94,7 @@ func TestNamespaces(t *testing.T) {
 	given := func(file string, state ...string) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(t *testing.T, c *cluster, client *fake.Clientset) {
 			t.Helper()
-			bundle, err := rootca.ParseBundle([]byte(file))
-			testutil.Must(t, err)
+			bundle := testutil.Get(rootca.ParseBundle([]byte(file)))(t)
 			c.RootCA = bundle
 			for _, name := range []string{"kube-system", "shop"} {
 				published := rootCA(name, next+former)
@@ -131,13 +122,9 @@ func TestNamespaces(t *testing.T) {
 			want: []string{"root-ca-differs: x"},
 		},
 		"Overlap": {reason: "a previous root CA in the overlap fits", change: given(next, former)},
-		"Extra": {
-			reason: "a CA outside of the overlap", change: given(next),
-			want: []string{"root-ca-differs: kube-system, shop"},
-		},
+		"Extra":   {reason: "a CA outside of the overlap", change: given(next), want: []string{"root-ca-differs: kube-system, shop"}},
 		"File": {
-			reason: "the file has another", change: given(certificate(t), former+next),
-			want: []string{"root-ca-differs: kube-system, shop"},
+			reason: "the file has another", change: given(certificate(t), former+next), want: []string{"root-ca-differs: kube-system, shop"},
 		},
 		"Down": {reason: "not asked", change: failing("list", "configmaps"), wantErr: "list ConfigMaps kube-root-ca.crt: the API is down"},
 	})

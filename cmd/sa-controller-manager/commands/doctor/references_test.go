@@ -44,9 +44,7 @@ func TestReferences(t *testing.T) {
 	}
 	try(t, "references", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
-		"None": {
-			reason: "nothing to look at", change: answering("serviceaccounts", &corev1.ServiceAccountList{}), skipped: "no accounts",
-		},
+		"None":    {reason: "nothing to look at", change: answering("serviceaccounts", &corev1.ServiceAccountList{}), skipped: "no accounts"},
 		"Missing": {
 			reason: "a user may create it later", change: adding(listing("cart", "kubectl", time.Hour, "cart-token-vault", "vault")),
 			want: []string{"unattributed-reference: shop/cart (cart-token-vault vault)"},

@@ -66,7 +66,7 @@ func TestAudit(t *testing.T) {
 	key := "--service-account-private-key-file=" + testutil.WriteFile(t, "sa.key", testkeys.P256())
 	const untracked = "kube-apiserver does not track the use of tokens: unused tokens cannot be found.\n"
 	const found = "Token Secrets: 2; findings: cluster-admin 1, bad-token 1, unmounted 1.\n"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		args   []string
 		code   int
 		rows   []string // how lines begin, or what they hold
@@ -106,8 +106,7 @@ func TestAudit(t *testing.T) {
 			[]string{"-n=secret", "--fail-on=any"}, 1, nil,
 			untracked + "Token Secrets: 0.\nError: --fail-on cannot be judged: whether the namespace secret exists may not be asked\n",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := clitest.Run(t, NewCommand(auditCluster(t)), append([]string{key}, tc.args...)...)
@@ -116,9 +115,7 @@ func TestAudit(t *testing.T) {
 			}
 			lines := strings.Split(strings.TrimSuffix(got.Stdout, "\n"), "\n")
 			if len(tc.rows) == 0 {
-				if got.Stdout != "" {
-					t.Errorf("printed %q, want nothing", got.Stdout)
-				}
+				testutil.Check(t, "printed", "", got.Stdout)
 				return
 			}
 			if len(lines) != len(tc.rows) {

@@ -51,7 +51,7 @@ func TestAnnotationsHideNothing(t *testing.T) {
 		dead    = "servant  [bad-token orphan unmounted unreferenced]"
 	)
 	type changes []func(*corev1.Secret)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason    string
 		key       []byte // P-256 if nil
 		unchecked bool
@@ -73,8 +73,7 @@ func TestAnnotationsHideNothing(t *testing.T) {
 		},
 		"forged":            {reason: "what it claims is worth nothing", changes: changes{servant, tampered}, want: dead},
 		"of another Secret": {reason: "that one tells", changes: changes{servant, copied}, want: dead},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.key == nil {
 				tc.key = testkeys.P256()

@@ -4,6 +4,7 @@
 package manifests
 
 import (
+	"strings"
 	"testing"
 
 	"sa-controller-manager/internal/testutil"

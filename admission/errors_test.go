@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -116,4 +119,78 @@ func TestAPanicTellsNoValue(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	const never = time.Hour
+	for name, tc := range map[string]struct {
+		reason   string
+		closes   []time.Duration // when the channels do
+		deadline time.Duration   // of the request, 0 for none
+		want     error
+		after    time.Duration
+	}{
+		"nothing set": {reason: "ready from the start"},
+		"the request ends first": {
+			reason: "never past its deadline", closes: []time.Duration{never}, deadline: 3 * time.Second, want: errNotReady, after: 3 * time.Second,
+		},
+		"the request is patient": {
+			reason: "ten seconds are the most", closes: []time.Duration{never}, deadline: time.Minute, want: errNotReady, after: 10 * time.Second,
+		},
+		"channel closes": {reason: "at that moment", closes: []time.Duration{1234 * time.Millisecond}, after: 1234 * time.Millisecond},
+		"all channels":   {reason: "the last one counts", closes: []time.Duration{2 * time.Second, time.Second}, after: 2 * time.Second},
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			h := &Handler{}
+			var channels []<-chan struct{}
+			for _, after := range tc.closes {
+				closes := make(chan struct{})
+				time.AfterFunc(after, func() { close(closes) })
+				channels = append(channels, closes)
+			}
+			h.SetReadyChannels(channels...)
+			ctx := t.Context()
+			if tc.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tc.deadline)
+				defer cancel()
+			}
+			start := time.Now()
+			if got := h.Ready(ctx); got != tc.want { //nolint:errorlint // it is not wrapped
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+			testutil.Check(t, tc.reason, tc.after, time.Since(start))
+		})
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	registry := metrics.NewKubeRegistry()
+	m := NewMetrics(registry.MustRegister)
+	for _, call := range []struct {
+		path   string
+		plugin fakePlugin
+	}{
+		{"/mutate", fakePlugin{admit: adds("/a", `1`)}},
+		{"/mutate", fakePlugin{admit: allow}},
+		{"/validate", fakePlugin{validate: refuse}},
+		{"/mutate", fakePlugin{admit: panics(1)}},
+		{"/mutate", fakePlugin{ready: func(context.Context) error { return errNotReady }}},
+	} {
+		ask(t, NewWebhook(WebhookConfig{Plugin: call.plugin, Metrics: m}), post(call.path, createReview("v1")))
+	}
+	ask(t, NewWebhook(WebhookConfig{Plugin: patchEverything(), Metrics: m}), post("/validate", "garbage"))
+	got := slices.DeleteFunc(testutil.Series(registry, "sacm_"), func(line string) bool {
+		return strings.Contains(line, "_bucket{") || strings.Contains(line, "_sum{")
+	})
+	want := []string{
+		`sacm_webhook_connections_evicted_total 0`, `sacm_webhook_request_duration_seconds_count{path="mutate"} 4`,
+		`sacm_webhook_request_duration_seconds_count{path="validate"} 2`, `sacm_webhook_requests_in_flight 0`,
+		`sacm_webhook_requests_total{outcome="allowed",path="mutate"} 1`, `sacm_webhook_requests_total{outcome="error",path="mutate"} 2`,
+		`sacm_webhook_requests_total{outcome="invalid",path="validate"} 1`, `sacm_webhook_requests_total{outcome="patched",path="mutate"} 1`,
+		`sacm_webhook_requests_total{outcome="refused",path="validate"} 1`,
+	}
+	testutil.Check(t, "result", want, got)
 }

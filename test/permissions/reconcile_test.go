@@ -20,7 +20,7 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	w := newWorld(t)
 	apply := func() {
 		t.Helper()
-		_, err := granted.Apply(t.Context(), w.API.CoreV1().RESTClient(), false)
+		_, err := granted.Apply(t.Context(), w.API.CoreV1().RESTClient(), false, false)
 		testutil.Must(t, err)
 	}
 	roles, client := w.API.RbacV1().ClusterRoles(), w.API.RbacV1()

@@ -12,8 +12,7 @@ import (
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	objects, err := Permissions(true, false)
-	testutil.Must(t, err)
+	objects := testutil.Get(Permissions(true, false))(t)
 	paths := map[string]bool{}
 	for _, object := range objects {
 		path := object.Path()
@@ -21,9 +20,7 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%s is there twice", object)
 		}
 		paths[path] = true
-		if !strings.Contains(object.String(), "sa-controller-manager") {
-			t.Errorf("%s: the name does not say whose it is", object)
-		}
+		testutil.CheckContains(t, "whose it is", "sa-controller-manager", object.String())
 	}
 	for _, want := range []string{
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles/system:sa-controller-manager:token",

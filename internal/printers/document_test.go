@@ -20,10 +20,8 @@ import (
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		output  string
-		numbers any
-		want    string
-		wantErr string
+		output, want, wantErr string
+		numbers               any
 	}{
 		"JSON": {
 			output: "json", numbers: 1, want: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"Numbers\",\n  \"numbers\": 1\n}\n",
@@ -87,9 +85,7 @@ func TestEncoders(t *testing.T) {
 					t.Errorf("%s steers terminals: %q", output, &encoded)
 				}
 				var got struct{ Numbers map[string][]string }
-				if err := decode(encoded.Bytes(), &got); err != nil {
-					t.Fatalf("%s: %v in %q", output, err, &encoded)
-				}
+				testutil.Must(t, decode(encoded.Bytes(), &got))
 				if len(got.Numbers[want]) != 1 || got.Numbers[want][0] != want {
 					t.Errorf("%s: got %q, want %q", output, got, want)
 				}

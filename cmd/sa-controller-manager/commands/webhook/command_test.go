@@ -35,12 +35,11 @@ import (
 func TestWebhookCommand(t *testing.T) {
 	t.Parallel()
 	off := map[string]string{registration.Annotation: registration.AnnotationOff, "other": "stays"}
-	cases := map[string]struct {
-		reason   string
-		command  string
-		objects  []runtime.Object
-		off      string // of both configurations
-		webhooks int
+	for name, tc := range map[string]struct {
+		reason, command string
+		objects         []runtime.Object
+		off             string // of both configurations
+		webhooks        int
 	}{
 		"Unregister": {command: "unregister", objects: clitest.Configurations(nil, 1), off: registration.AnnotationOff},
 		"UnregisterBeforeTheFirstStart": {
@@ -48,8 +47,7 @@ func TestWebhookCommand(t *testing.T) {
 		},
 		"Register":                 {reason: "the leader fills it", command: "register", objects: clitest.Configurations(off, 0)},
 		"RegisterWhatIsRegistered": {command: "register", objects: clitest.Configurations(nil, 1), webhooks: 1},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			binding, problem := clitest.RefusalBinding(admissionregistrationv1.Deny), "spec.validationActions is [Warn]"
@@ -66,10 +64,8 @@ func TestWebhookCommand(t *testing.T) {
 				t.Errorf("%s\nthe problem with the policy is %q, %v; want %q", tc.reason, got, err, problem)
 			}
 			api := client.AdmissionregistrationV1()
-			mutating, err := api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
-			testutil.Must(t, err)
-			validating, err := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
-			testutil.Must(t, err)
+			mutating := testutil.Get(api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{}))(t)
+			validating := testutil.Get(api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{}))(t)
 			configured := []any{
 				mutating.Annotations[registration.Annotation], len(mutating.Webhooks), validating.Annotations[registration.Annotation],
 				len(validating.Webhooks),

@@ -107,9 +107,7 @@ func TestRow(t *testing.T) {
 		"no token": {
 			reason: "somebody wrote there", changes: changes{holding("CANARY")}, state: StateMalformed, problem: three, want: []Finding{BadToken},
 		},
-		"respelled": {
-			reason: "kube-apiserver takes it for the same", changes: changes{respell}, problem: respelled, want: []Finding{BadToken},
-		},
+		"respelled":   {reason: "kube-apiserver takes it for the same", changes: changes{respell}, problem: respelled, want: []Finding{BadToken}},
 		"only blanks": {changes: changes{holding(" \n")}, state: StateMalformed, problem: three, want: []Finding{BadToken}},
 		"empty":       {reason: "nobody has filled it", changes: changes{holding(""), aged(900)}, state: StateEmpty},
 		"no account":  {nobody: true, problem: "the account does not exist", want: []Finding{Orphan, Unreferenced}},
@@ -172,12 +170,8 @@ func TestRow(t *testing.T) {
 
 func TestIdleSince(t *testing.T) {
 	t.Parallel()
-	at := func(text string) time.Time {
-		parsed, err := time.Parse(time.RFC3339, text)
-		testutil.Must(t, err)
-		return parsed
-	}
-	cases := map[string]struct {
+	at := func(text string) time.Time { return testutil.Get(time.Parse(time.RFC3339, text))(t) }
+	for name, tc := range map[string]struct {
 		reason  string
 		rules   Rules
 		changes []func(*corev1.Secret)
@@ -191,8 +185,7 @@ func TestIdleSince(t *testing.T) {
 		"untracked": {
 			"cannot be told", Rules{Untracked: true}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, time.Time{},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		got := tc.rules.idleSince(testKeys(t).observe(tokenSecret(t, "a", testkeys.P256(), tc.changes...)).view)
 		if !got.Equal(tc.want) {
 			t.Errorf("%s (%s): %s, want %s", name, tc.reason, got, tc.want)
@@ -230,9 +223,7 @@ func TestFilter(t *testing.T) {
 	observed := testKeys(t).observe(secret)
 	row := rules.row(&observed, &account{uid: "uid-robot"}, users{count: 1})
 	for name, tc := range cases {
-		if got := tc.filter.wantsToken(observed, rules) && tc.filter.wantsRow(&row); got != tc.want {
-			t.Errorf("%s: %t, want %t", name, got, tc.want)
-		}
+		testutil.Check(t, name, tc.want, tc.filter.wantsToken(observed, rules) && tc.filter.wantsRow(&row))
 	}
 }
 

@@ -47,9 +47,7 @@ func openAuthority(dir string, now time.Time) (*authority, error) {
 	if a.certificates, err = cert.ParseCertsPEM(a.pem); err != nil {
 		return nil, fmt.Errorf("%s: want PEM of a certificate", a.certFile)
 	}
-	for _, certificate := range a.certificates {
-		a.roots.AddCert(certificate)
-	}
+	a.roots.AppendCertsFromPEM(a.pem)
 	return a, nil
 }
 

@@ -310,7 +310,8 @@ func TestOldImage(t *testing.T) {
 		"localhost:5000/kcm:main": nameless,
 		"kcm:v2.0.0":              nameless,
 	} {
-		if err := notOlder(image, oldestMinor, "that is supported"); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		err := notOlder(image, oldestMinor, "that is supported")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", image, err, want)
 		}
 	}

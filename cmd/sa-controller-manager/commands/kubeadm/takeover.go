@@ -95,7 +95,7 @@ func (c *Config) planManager(o *observed, d *desired, w *written) step {
 		waits:   []cli.Check{c.works(o, d)},
 	}
 	if d.written {
-		s.notes = append(d.left, c.recordNotes(o, d)...)
+		s.notes = slices.Concat(d.left, c.recordNotes(o, d))
 		given := w.record
 		given.Flags = c.Given
 		s.writes = w.next(given)

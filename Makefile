@@ -313,7 +313,7 @@ verify-format: ## Check the format with gofmt.
 	@test/verify/format.sh
 
 .PHONY: verify-vet
-verify-vet: ## Check with go vet what golangci-lint does not see.
+verify-vet: ## Check the types of the kubectl plugin for the systems that golangci-lint does not see.
 	@test/verify/vet.sh
 
 .PHONY: verify-lint

@@ -99,7 +99,8 @@ func TestKeys(t *testing.T) {
 			objects: []runtime.Object{revoked("mine")},
 		},
 		"OtherCluster": {
-			reason: "the remedy had kube-apiserver accept the keys of a ring that no host has", change: func(_ *testing.T, c *cluster, _ *fake.Clientset) {
+			reason: "the remedy had kube-apiserver accept the keys of a ring that no host has",
+			change: func(_ *testing.T, c *cluster, _ *fake.Clientset) {
 				for _, id := range []string{"known", "strange"} {
 					c.Keys = append(c.Keys, signing.Key{PublicKey: signing.PublicKey{ID: id}, Origin: "--service-account-key-ring"})
 				}

@@ -502,7 +502,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadIsBounded: whoever writes the Secret makes no command and no process work for minutes. It is as if it had been
+// TestReadIsBounded: nothing that is written into the Secret makes a command or a process work for minutes. It is as if it had been
 // deleted, but for revocations.
 func TestReadIsBounded(t *testing.T) {
 	t.Parallel()

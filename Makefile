@@ -80,7 +80,7 @@ release: ## Write the release into bin/release/: archives, image, manifests, SPD
 	done
 	@bin/release-parts image -out=bin/parts/image -version='$(version)' -commit='$(commit)' -date='$(date)' bin/parts/{amd64,arm64}/$(product)
 	@bin/release-parts archive -dir=bin/parts/image -out=bin/release/$(product)_$(version)_image.tar -date='$(date)'
-	@git ls-files -z manifests ':!*.go' | xargs -0 bin/release-parts archive -out=bin/release/manifests.tar.gz -date='$(date)'
+	@git ls-files -z manifests ':!*.go' ':!*/testdata/*' | xargs -0 bin/release-parts archive -out=bin/release/manifests.tar.gz -date='$(date)'
 	@$(MAKE) plugin-release
 	@bin/release-parts provenance -dir=bin/release -out=bin/release/provenance.json -version='$(version)' -commit='$(commit)' bin/parts/amd64/$(product)
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS

@@ -81,7 +81,7 @@ func orDefault(maxInFlight int) int { return cmp.Or(max(maxInFlight, 0), Default
 // connectionLimits returns the limits of the server. With names of client certificates those that have shown one and
 // made a call, which are kube-apiserver's, are never evicted; otherwise nothing tells them from a flood of calls.
 func (c *ServerConfig) connectionLimits() connlimit.Limits {
-	limits := connlimit.Limits{Open: 2*orDefault(c.MaxInFlight) + otherConnections, Evicted: c.Metrics.evicts}
+	limits := connlimit.Limits{Open: 2*orDefault(c.MaxInFlight) + otherConnections, Evicted: c.Metrics.evicted.Inc}
 	if len(c.ClientNames) > 0 {
 		limits.Callers = limits.Open - otherConnections
 	}

@@ -23,8 +23,7 @@ const (
 	outcomeOverload = "overload"
 )
 
-// Metrics are the metrics of the webhook. A nil Metrics is a no-op. It is safe
-// for concurrent use.
+// Metrics are the metrics of the webhook. It is safe for concurrent use.
 type Metrics struct {
 	requests *metrics.CounterVec
 	duration *metrics.HistogramVec
@@ -62,32 +61,13 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
+// unregistered is for NewMetrics without a registry: they count nothing.
+func unregistered(...metrics.Registerable) {}
+
 // requestEnds records a call that began at start.
 func (m *Metrics) requestEnds(path, outcome string, start time.Time) {
-	if m == nil {
-		return
-	}
 	m.requests.WithLabelValues(path, outcome).Inc()
 	m.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
-}
-
-// deciding counts a call that begins or ends to be decided.
-func (m *Metrics) deciding(more float64) {
-	if m != nil {
-		m.inFlight.Add(more)
-	}
-}
-
-func (m *Metrics) evicts() {
-	if m != nil {
-		m.evicted.Inc()
-	}
-}
-
-func (m *Metrics) handshakeFails(reason string) {
-	if m != nil {
-		m.tls.WithLabelValues(reason).Inc()
-	}
 }
 
 func outcomeOf(response *Response, err error) string {

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -51,7 +52,7 @@ type ServerConfig struct {
 	// connections, see connectionLimits.
 	MaxInFlight int
 	// Ready returns nil when the webhook can answer calls. Its error is the body of /readyz. It
-	// must not block. A nil Ready means always ready.
+	// must not block.
 	Ready func(context.Context) error
 	// DrainDelay is how long the server answers calls after shutdown has begun and /readyz fails,
 	// so that callers can switch to another replica.
@@ -73,6 +74,7 @@ type Server struct {
 
 // NewServer returns a Server that does not serve yet.
 func NewServer(config ServerConfig) *Server {
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics(unregistered))
 	s := &Server{config: config, connections: connlimit.New(config.connectionLimits())}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -210,9 +212,6 @@ func (s *Server) readyz(rw http.ResponseWriter, r *http.Request) {
 func (s *Server) ready(ctx context.Context) error {
 	if s.draining.Load() {
 		return errors.New("shutting down")
-	}
-	if s.config.Ready == nil {
-		return nil
 	}
 	return s.config.Ready(ctx)
 }

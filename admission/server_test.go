@@ -32,8 +32,7 @@ import (
 // newCertificate is a certificate that is its own CA, for localhost and for clients.
 func newCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testutil.Must(t, err)
+	key := testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "test"},
@@ -44,10 +43,8 @@ func newCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IsCA:        true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	testutil.Must(t, err)
-	leaf, err := x509.ParseCertificate(der)
-	testutil.Must(t, err)
+	der := testutil.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	leaf := testutil.Get(x509.ParseCertificate(der))(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
@@ -93,6 +90,7 @@ func start(t *testing.T, change func(*ServerConfig)) *site {
 		Listener: s.listener,
 		TLS:      &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }},
 		Webhook:  NewWebhook(WebhookConfig{Plugin: patchEverything()}),
+		Ready:    func(context.Context) error { return nil },
 	}
 	if change != nil {
 		change(&config)
@@ -142,8 +140,7 @@ func (s *site) post(t *testing.T, body *strings.Reader) string {
 
 func (s *site) postSized(t *testing.T, body io.Reader, size int64) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://localhost/mutate?timeout=30s", body)
-	testutil.Must(t, err)
+	request := testutil.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "https://localhost/mutate?timeout=30s", body))(t)
 	request.ContentLength = size
 	request.Header.Set("Content-Type", "application/json")
 	response, err := s.client.Do(request)
@@ -197,18 +194,16 @@ func TestSlowBody(t *testing.T) {
 		"small": {len(createReview("v1")), bodyTimeout},
 		"large": {smallCall + 1, largeTimeout}, // it takes from what is for all
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, nil)
-				defer s.end(t)
-				body, sender := io.Pipe()
-				defer func() { _ = sender.Close() }()
-				go sender.Write([]byte(createReview("v1")[:150])) //nolint:errcheck // the reader may go
-				began := time.Now()
-				testutil.CheckContains(t, "result", "200 v1 uid=u-1 408 Timeout: the AdmissionReview took too long to arrive",
-					s.postSized(t, body, int64(tc.size)))
-				testutil.Check(t, "time", tc.want, time.Since(began))
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			s := start(t, nil)
+			defer s.end(t)
+			body, sender := io.Pipe()
+			defer func() { _ = sender.Close() }()
+			go sender.Write([]byte(createReview("v1")[:150])) //nolint:errcheck // the reader may go
+			began := time.Now()
+			testutil.CheckContains(t, "result", "200 v1 uid=u-1 408 Timeout: the AdmissionReview took too long to arrive",
+				s.postSized(t, body, int64(tc.size)))
+			testutil.Check(t, "time", tc.want, time.Since(began))
 		})
 	}
 }
@@ -229,5 +224,79 @@ func TestPatientCallsAreNotCutOff(t *testing.T) {
 		for range 2 { // the second one on the same connection
 			testutil.Check(t, "result", "200 v1 uid=u-1 yes ", s.review(t))
 		}
+	})
+}
+
+func TestServerDrains(t *testing.T) {
+	t.Parallel()
+	const refusedDial = "closed" // by the listener
+	for name, tc := range map[string]struct {
+		reason  string
+		call    time.Duration // how long the call takes that comes right before the end
+		want    string
+		stopped time.Duration // when Run returns, from the end on
+	}{
+		"quiet":    {reason: "the delay is waited out", want: "200 v1 uid=u-1 yes ", stopped: 5 * time.Second},
+		"in work":  {reason: "the call gets its answer", call: 8 * time.Second, want: "200 v1 uid=u-1 yes ", stopped: 8 * time.Second},
+		"too slow": {reason: "the timeout ends", call: 25 * time.Second, want: "EOF", stopped: 15 * time.Second},
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			first := true
+			slow := mutates(func(context.Context, *Request, *Response) error {
+				if first {
+					first = false
+					time.Sleep(tc.call)
+				}
+				return nil
+			})
+			s := start(t, func(c *ServerConfig) {
+				c.Webhook = NewWebhook(WebhookConfig{Plugin: slow})
+				c.DrainDelay, c.DrainTimeout = 5*time.Second, 10*time.Second
+			})
+			answer := make(chan string, 1)
+			go func() { answer <- s.review(t) }()
+			synctest.Wait()
+
+			s.stop()
+			began := time.Now()
+			synctest.Wait()
+			testutil.Check(t, tc.reason+": readyz at once", "503 HTTP/1.1 shutting down", s.get("/readyz"))
+			time.Sleep(4 * time.Second)
+			testutil.Check(t, tc.reason+": a call within the delay", "200 v1 uid=u-1 yes  (close)", s.review(t))
+			time.Sleep(time.Second + time.Millisecond)
+			testutil.CheckContains(t, tc.reason+": a call after the delay", refusedDial, s.review(t))
+			testutil.CheckContains(t, tc.reason+": the call in work", tc.want, <-answer)
+			testutil.CheckError(t, tc.reason+": the end", "", <-s.ended)
+			// Shutdown looks for idle connections every half second at most.
+			if took := time.Since(began); took < tc.stopped || took > tc.stopped+time.Second {
+				t.Errorf("%s: stopped after %s, want %s", tc.reason, took, tc.stopped)
+			}
+			s.client.CloseIdleConnections()
+			time.Sleep(time.Minute) // the plugin ends
+		})
+	}
+}
+
+// A caller that has dialed right before the end of the delay still gets its answer, and one that is
+// silent is not waited for longer than newTimeout.
+func TestServerDrainsNewConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, func(c *ServerConfig) { c.DrainDelay, c.DrainTimeout = 5*time.Second, 10*time.Second })
+		s.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := s.dial(ctx, network, address)
+			time.Sleep(900 * time.Millisecond)
+			return conn, err
+		}
+		s.stop()
+		began := time.Now()
+		time.Sleep(5*time.Second - time.Millisecond)
+		silent := testutil.Get(s.listener.DialContext(t.Context()))(t)
+		testutil.Check(t, "the call", "200 v1 uid=u-1 "+patched+" (close)", s.review(t))
+		testutil.CheckError(t, "the end", "", <-s.ended)
+		if took := time.Since(began) - 5*time.Second; took < newTimeout || took > newTimeout+100*time.Millisecond {
+			t.Errorf("stopped %s after the delay, want %s", took, newTimeout)
+		}
+		_ = silent.Close()
 	})
 }

@@ -74,7 +74,7 @@ func (s *Server) countHandshake(conn net.Conn, state http.ConnState) {
 	}
 	// This does not repeat the handshake, it returns its error.
 	if err := secured.HandshakeContext(context.Background()); err != nil {
-		s.config.Metrics.handshakeFails(handshakeReason(err))
+		s.config.Metrics.tls.WithLabelValues(handshakeReason(err)).Inc()
 	}
 }
 

@@ -46,7 +46,7 @@ func TestServerTLS(t *testing.T) {
 			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
 		}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason        string
 		server        func(*ServerConfig)
 		client        func(*tls.Config)
@@ -55,16 +55,12 @@ func TestServerTLS(t *testing.T) {
 	}{
 		"default": {ready: ok, review: yes},
 		"TLS 1.1 allowed": {
-			reason: "a lower minimum is raised",
-			server: func(c *ServerConfig) { c.TLS.MinVersion = tls.VersionTLS10 },
-			client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 },
-			ready:  tooOld, review: tooOld, failed: handshakeOther,
+			reason: "a lower minimum is raised", server: func(c *ServerConfig) { c.TLS.MinVersion = tls.VersionTLS10 },
+			client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }, ready: tooOld, review: tooOld, failed: handshakeOther,
 		},
 		"TLS 1.3 wanted": {
-			reason: "a higher minimum stays",
-			server: func(c *ServerConfig) { c.TLS.MinVersion = tls.VersionTLS13 },
-			client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 },
-			ready:  tooOld, review: tooOld, failed: handshakeOther,
+			reason: "a higher minimum stays", server: func(c *ServerConfig) { c.TLS.MinVersion = tls.VersionTLS13 },
+			client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, ready: tooOld, review: tooOld, failed: handshakeOther,
 		},
 		"another caBundle": {
 			reason: "the apiserver after another client has edited it", client: func(c *tls.Config) { c.RootCAs = x509.NewCertPool() },
@@ -94,8 +90,7 @@ func TestServerTLS(t *testing.T) {
 			reason: "of another CA", server: asks(), client: shows(stranger, tls.VersionTLS12),
 			ready: "remote error: tls: ", review: "remote error: tls: ", failed: handshakeStranger,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

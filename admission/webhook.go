@@ -5,6 +5,7 @@ package admission
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"mime"
@@ -63,7 +64,7 @@ func NewWebhook(config WebhookConfig) *Webhook {
 		// A body that is on its way takes no place: slow ones do not keep others out.
 		deciding: semaphore.NewWeighted(int64(orDefault(config.MaxInFlight))),
 		large:    semaphore.NewWeighted(largeCalls),
-		metrics:  config.Metrics,
+		metrics:  cmp.Or(config.Metrics, NewMetrics(unregistered)),
 	}
 }
 
@@ -119,8 +120,8 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, mutates bool, 
 		err = TooManyRequests("too many admission requests at the same time, please try again")
 		return refusedReview(findEnvelope(bytes.NewReader(body)), &Response{}, err), outcomeOverload
 	}
-	w.metrics.deciding(1)
-	defer func() { w.metrics.deciding(-1); w.deciding.Release(1) }()
+	w.metrics.inFlight.Inc()
+	defer func() { w.metrics.inFlight.Dec(); w.deciding.Release(1) }()
 	request, found, err := decodeReview(body)
 	if err != nil {
 		return refusedReview(found, &Response{}, err), outcomeInvalid

@@ -107,12 +107,11 @@ func TestWebhook(t *testing.T) {
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
-	cases := map[string]struct {
-		reason string
-		body   string
-		change func(*http.Request)
-		plugin Plugin
-		want   string // a prefix
+	for name, tc := range map[string]struct {
+		reason, body string
+		change       func(*http.Request)
+		plugin       Plugin
+		want         string // a prefix
 	}{
 		"v1":      {reason: "answered in v1", want: "v1 uid=u-1 " + patched},
 		"v1beta1": {reason: "answered in v1beta1", body: createReview("v1beta1"), want: "v1beta1 uid=u-1 " + patched},
@@ -127,23 +126,19 @@ func TestWebhook(t *testing.T) {
 		},
 		"null object": {reason: "nothing to decide on", body: reviewOf("v1", `,"operation":"CREATE","object":null`), want: "v1 uid=u-1 yes "},
 		"case of keys": {
-			reason: "case matters, so this object is none",
-			body:   reviewOf("v1", `,"operation":"CREATE","OBJECT":{}`), want: "v1 uid=u-1 yes ",
+			reason: "case matters, so this object is none", body: reviewOf("v1", `,"operation":"CREATE","OBJECT":{}`), want: "v1 uid=u-1 yes ",
 		},
 		"duplicate keys": {
-			reason: "the last one counts",
-			body:   reviewOf("v1", `,"operation":"CREATE","object":null,"object":{},"uid":"u-2"`),
-			want:   "v1 uid=u-2 " + patched,
+			reason: "the last one counts", body: reviewOf("v1", `,"operation":"CREATE","object":null,"object":{},"uid":"u-2"`),
+			want: "v1 uid=u-2 " + patched,
 		},
 		"escaped": {
-			reason: "etcd stores both objects",
-			body:   reviewOf("v1", `,"operation":"CREATE","object":`+big+`,"oldObject":`+big),
-			want:   "v1 uid=u-1 yes",
+			reason: "etcd stores both objects", body: reviewOf("v1", `,"operation":"CREATE","object":`+big+`,"oldObject":`+big),
+			want: "v1 uid=u-1 yes",
 		},
 		"too large": {
-			reason: "refused, with the uid",
-			body:   reviewOf("v1", `,"operation":"UPDATE","object":`+big+`,"oldObject":`+big+`,"options":`+big),
-			want:   "v1 uid=u-1 413 RequestEntityTooLarge: the AdmissionReview is larger than 19 MiB",
+			reason: "refused, with the uid", body: reviewOf("v1", `,"operation":"UPDATE","object":`+big+`,"oldObject":`+big+`,"options":`+big),
+			want: "v1 uid=u-1 413 RequestEntityTooLarge: the AdmissionReview is larger than 19 MiB",
 		},
 		"too large, no uid": {body: strings.Repeat(" ", maxBody+1), want: "v1 uid= 413 RequestEntityTooLarge: "},
 		"long list": {
@@ -154,20 +149,17 @@ func TestWebhook(t *testing.T) {
 		},
 		"longest list": {
 			reason: "the limit itself",
-			body: reviewOf("v1", `,"operation":"CREATE","object":{"spec":{"volumes":[{}`+
-				strings.Repeat(",{}", maxLength-1)+"]}}"),
-			want: "v1 uid=u-1 yes",
+			body:   reviewOf("v1", `,"operation":"CREATE","object":{"spec":{"volumes":[{}`+strings.Repeat(",{}", maxLength-1)+"]}}"),
+			want:   "v1 uid=u-1 yes",
 		},
 		"long map": {
-			reason: "a map too",
-			body:   reviewOf("v1", `,"operation":"CREATE","object":{"a":{"x":""`+strings.Repeat(`,"x":""`, maxLength)+"}}"),
-			want:   "v1 uid=u-1 413 RequestEntityTooLarge: ",
+			reason: "a map too", body: reviewOf("v1", `,"operation":"CREATE","object":{"a":{"x":""`+strings.Repeat(`,"x":""`, maxLength)+"}}"),
+			want: "v1 uid=u-1 413 RequestEntityTooLarge: ",
 		},
 		"many lists": {
 			reason: "each of them short",
-			body: reviewOf("v1", `,"operation":"CREATE","object":[0`+
-				strings.Repeat(`,[{},{}`+strings.Repeat(`,{}`, 98)+`]`, maxParts/200)+"]"),
-			want: "v1 uid=u-1 413 RequestEntityTooLarge: ",
+			body:   reviewOf("v1", `,"operation":"CREATE","object":[0`+strings.Repeat(`,[{},{}`+strings.Repeat(`,{}`, 98)+`]`, maxParts/200)+"]"),
+			want:   "v1 uid=u-1 413 RequestEntityTooLarge: ",
 		},
 		"long names": {
 			reason: "the JSON library keeps them all",
@@ -192,13 +184,11 @@ func TestWebhook(t *testing.T) {
 		"truncated":     {reason: "the uid came before", body: createReview("v1beta1")[:150], want: "v1beta1 uid=u-1 " + notJSON},
 		"trailing data": {reason: "one review, no more", body: createReview("v1") + "{}", want: "v1 uid=u-1 " + notJSON},
 		"deep nesting": {
-			reason: "no stack is used up",
-			body:   reviewOf("v1", `,"operation":"CREATE","object":`+deep), want: "v1 uid=u-1 " + notJSON,
+			reason: "no stack is used up", body: reviewOf("v1", `,"operation":"CREATE","object":`+deep), want: "v1 uid=u-1 " + notJSON,
 		},
 		"deep before the uid": {reason: "the search for the uid ends too", body: `{"x":` + deep, want: "v1 uid= 400 BadRequest: "},
 		"wrong types": {
-			reason: "the uid is still known",
-			body:   reviewOf("v1", `,"operation":7,"object":{}`), want: "v1 uid=u-1 " + notJSON,
+			reason: "the uid is still known", body: reviewOf("v1", `,"operation":7,"object":{}`), want: "v1 uid=u-1 " + notJSON,
 		},
 		"uid of an outer field": {
 			reason: "only that of the request counts",
@@ -220,8 +210,7 @@ func TestWebhook(t *testing.T) {
 			want: `v1 uid= 415 UnsupportedMediaType: found Content-Encoding "gzip"; the body must not be compressed`,
 		},
 		"broken body": {
-			reason: "the caller went away",
-			change: func(r *http.Request) {
+			reason: "the caller went away", change: func(r *http.Request) {
 				r.Body = io.NopCloser(io.MultiReader(strings.NewReader(createReview("v1")[:140]), brokenReader{}))
 			},
 			want: "v1 uid=u-1 400 BadRequest: read the AdmissionReview: boom",
@@ -247,8 +236,7 @@ func TestWebhook(t *testing.T) {
 			plugin: fakePlugin{ready: func(context.Context) error { return errNotReady }, admit: panics("must not be called")},
 		},
 		"bad patch": {reason: "it cannot be encoded", plugin: mutates(adds("/a", `{`)), want: "v1 uid=u-1 500 InternalError: "},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if tc.plugin == nil {

@@ -12,8 +12,7 @@ import (
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	objects, err := Permissions(true)
-	testutil.Must(t, err)
+	objects := testutil.Get(Permissions(true, false))(t)
 	paths := map[string]bool{}
 	for _, object := range objects {
 		path := object.Path()
@@ -21,9 +20,7 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%s is there twice", object)
 		}
 		paths[path] = true
-		if !strings.Contains(object.String(), "sa-controller-manager") {
-			t.Errorf("%s: the name does not say whose it is", object)
-		}
+		testutil.CheckContains(t, "whose it is", "sa-controller-manager", object.String())
 	}
 	for _, want := range []string{
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles/system:sa-controller-manager:token",
@@ -37,4 +34,20 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("no object at %s", want)
 		}
 	}
+}
+
+// TestPermissionsOfTheSigner: all of its directory, and no Secret but that of the key ring.
+func TestPermissionsOfTheSigner(t *testing.T) {
+	t.Parallel()
+	objects, err := Permissions(false, true)
+	testutil.Must(t, err)
+	var got []string
+	for _, object := range objects {
+		got = append(got, strings.ReplaceAll(object.String(), "system:sa-controller-manager:", ""))
+	}
+	testutil.Check(t, "objects", []string{
+		"Role kube-system/signer", "RoleBinding kube-system/signer", "ClusterRole signer", "ClusterRoleBinding signer",
+		"ClusterRole secure-serving", "ClusterRoleBinding secure-serving", "Role kube-system/secure-serving",
+		"RoleBinding kube-system/secure-serving", "Secret kube-system/sa-controller-manager-key-ring",
+	}, got)
 }

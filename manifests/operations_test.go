@@ -63,8 +63,7 @@ func documented(t *testing.T, heading string) []string {
 
 func page(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	testutil.Must(t, err)
+	text := testutil.Get(os.ReadFile(file))(t)
 	return string(text)
 }
 

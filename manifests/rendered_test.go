@@ -34,9 +34,7 @@ func documents(t *testing.T, file string) [][]byte {
 		if errors.Is(err, io.EOF) {
 			return found
 		}
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		testutil.Must(t, err)
 		found = append(found, document)
 	}
 }
@@ -73,8 +71,7 @@ func TestRenderedObjects(t *testing.T) {
 	t.Parallel()
 	for file, objects := range rendered(t) {
 		for _, object := range objects {
-			accessor, err := meta.Accessor(object)
-			testutil.Must(t, err)
+			accessor := testutil.Get(meta.Accessor(object))(t)
 			name := file + ": " + object.GetObjectKind().GroupVersionKind().Kind + " " + accessor.GetName()
 			labels := accessor.GetLabels()
 			if labels["app.kubernetes.io/name"] != "sa-controller-manager" || labels["app.kubernetes.io/component"] == "" {
@@ -184,7 +181,5 @@ func TestDaemonSetStartsFirst(t *testing.T) {
 			t.Errorf("the probe asks %q, and the webhook listens on loopback", probe.Host)
 		}
 	}
-	if found != 1 {
-		t.Errorf("%d DaemonSets", found)
-	}
+	testutil.Check(t, "DaemonSets", 1, found)
 }

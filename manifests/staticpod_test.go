@@ -5,6 +5,7 @@ package manifests
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,19 +18,17 @@ import (
 // TestStaticPodIsTheRenderedOne: without options, both are what kustomize makes.
 func TestStaticPodIsTheRenderedOne(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		options  StaticPodOptions
 		rendered []byte
 	}{
 		"Image":      {StaticPodOptions{}, staticPod},
 		"HostBinary": {StaticPodOptions{HostBinary: "/opt/sa-controller-manager/bin/sa-controller-manager"}, staticPodHostBinary},
 		"Signer": {StaticPodOptions{Signer: true, Args: []string{
-			"--external-signer-socket=" + SignerSocket,
-			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+			"--external-signer-socket=" + SignerSocket, "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-key-file=/etc/kubernetes/pki/sa.pub",
 		}}, []byte(page(t, "rendered/external-signer.yaml"))},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			testutil.Check(t, "rendered and made", readPod(t, tc.rendered), made(t, tc.options))
 		})
@@ -59,6 +58,22 @@ func TestStaticPodOptions(t *testing.T) {
 		}
 	}
 	testutil.Check(t, "result", want, after)
+}
+
+// TestStaticPodOnlySigner: the command of the overlay, on the port of the process that it stands in for, and its own permissions.
+func TestStaticPodOnlySigner(t *testing.T) {
+	t.Parallel()
+	given := []string{"--service-account-key-ring=" + KeyRing, "--service-account-issuer=https://kubernetes.default.svc.cluster.local"}
+	pod := made(t, StaticPodOptions{OnlySigner: true, TokenSecrets: "auto", Carried: []string{"--controllers=*"}, Args: given})
+	args := append([]string{"--secure-port=10261"}, readPod(t, []byte(page(t, "rendered/signer.yaml"))).Spec.Containers[0].Args...)
+	if first := pod.Spec.Containers[0].Args[0]; first != SignerCommand {
+		t.Errorf("it runs %q", first)
+	}
+	slices.Sort(args)
+	slices.Sort(pod.Spec.Containers[0].Args)
+	testutil.Check(t, "flags", args, pod.Spec.Containers[0].Args)
+	testutil.Check(t, "identity", []string{"kubeadm", "kubeconfig", "--apply-permissions", "--watch", "--only-signer"},
+		pod.Spec.InitContainers[0].Args)
 }
 
 // TestStaticPodSeesFiles: each where it is on the node, and its directory once.
@@ -96,18 +111,15 @@ func TestStaticPodRefuses(t *testing.T) {
 	for _, good := range []string{"localhost:5000/kcm:v1.36.3", "registry.k8s.io/kcm" + digest, "kcm:v1.36.3-eks_1" + digest} {
 		made(t, StaticPodOptions{Image: good}) // kube-controller-manager may have it
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		options StaticPodOptions
 		want    string
 	}{
-		"NoTag":        {StaticPodOptions{Image: "sa-controller-manager"}, `image "sa-controller-manager"`},
-		"TwoLines":     {StaticPodOptions{Image: "a:b\nx: y"}, "image"},
-		"RelativePath": {StaticPodOptions{HostBinary: "bin/x"}, `binary "bin/x"`},
-		"HidesOurs":    {StaticPodOptions{Files: []string{"/etc/kubernetes/corp.crt"}}, "our static pod cannot mount /etc/kubernetes"},
-		"Root":         {StaticPodOptions{Files: []string{"/corp.crt"}}, "our static pod cannot mount /, where"},
-		"Mode":         {StaticPodOptions{TokenSecrets: "off"}, `token secrets "off"`},
-	}
-	for name, tc := range cases {
+		"NoTag":     {StaticPodOptions{Image: "sa-controller-manager"}, `image "sa-controller-manager"`},
+		"TwoLines":  {StaticPodOptions{Image: "a:b\nx: y"}, "image"},
+		"HidesOurs": {StaticPodOptions{Files: []string{"/etc/kubernetes/corp.crt"}}, "our static pod cannot mount /etc/kubernetes"},
+		"Root":      {StaticPodOptions{Files: []string{"/corp.crt"}}, "our static pod cannot mount /, where"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := StaticPod(tc.options); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want an error about %s", err, tc.want)
@@ -118,8 +130,7 @@ func TestStaticPodRefuses(t *testing.T) {
 
 func made(t *testing.T, o StaticPodOptions) *corev1.Pod {
 	t.Helper()
-	data, err := StaticPod(o)
-	testutil.Must(t, err)
+	data := testutil.Get(StaticPod(o))(t)
 	for _, never := range []string{"status:", "creationTimestamp"} {
 		if strings.Contains(string(data), never) {
 			t.Errorf("%q is in\n%s", never, data)
@@ -139,9 +150,7 @@ func readPod(t *testing.T, data []byte) *corev1.Pod {
 func TestStaticPodProbesItsPort(t *testing.T) {
 	t.Parallel()
 	main := made(t, StaticPodOptions{Args: []string{"--secure-port=20261", "--secure-port=20262"}}).Spec.Containers[0]
-	for i, probe := range []*corev1.Probe{main.StartupProbe, main.LivenessProbe, main.ReadinessProbe} {
-		if got := probe.HTTPGet.Port.String(); got != "20262" {
-			t.Errorf("probe %d asks port %s", i, got)
-		}
+	for _, probe := range []*corev1.Probe{main.StartupProbe, main.LivenessProbe, main.ReadinessProbe} {
+		testutil.Check(t, "port of the probe", "20262", probe.HTTPGet.Port.String())
 	}
 }

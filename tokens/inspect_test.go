@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
 
@@ -29,10 +31,9 @@ func TestInspect(t *testing.T) {
 	}
 	noKeyID := full
 	noKeyID.KeyID = ""
-	cases := map[string]struct {
-		reason string
-		token  string
-		want   tokens.Token
+	for name, tc := range map[string]struct {
+		reason, token string
+		want          tokens.Token
 	}{
 		"legacy":        {"no time, no audience", unsigned(`{"alg":"RS256","kid":"a-key"}`, legacyPayload), full},
 		"no key ID":     {"very old kube-controller-managers wrote none", unsigned(`{"alg":"RS256"}`, legacyPayload), noKeyID},
@@ -47,13 +48,9 @@ func TestInspect(t *testing.T) {
 			"jwk, jku and x5u are not looked at", unsigned(`{"alg":"none","jwk":{},"jku":"https://x","x5u":1,"kid":"../../etc/passwd"}`, `{}`),
 			tokens.Token{KeyID: "../../etc/passwd", Algorithm: "none"},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := tokens.Inspect(tc.token)
-			if err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
+			got := testutil.Get(tokens.Inspect(tc.token))(t)
 			testutil.Check(t, tc.reason, tc.want, got)
 		})
 	}
@@ -62,9 +59,8 @@ func TestInspect(t *testing.T) {
 func TestInspectRefuses(t *testing.T) {
 	t.Parallel()
 	object := segment("{}")
-	cases := map[string]struct {
-		reason string
-		token  string
+	for name, tc := range map[string]struct {
+		reason, token string
 	}{
 		"empty":               {"a Secret with an empty token", ""},
 		"text":                {"a pre-filled Secret", "CANARY"},
@@ -99,8 +95,7 @@ func TestInspectRefuses(t *testing.T) {
 		"deep nesting":        {"no stack overflow", object + "." + segment(strings.Repeat(`{"a":`, 9_000)) + "."},
 		"deep and closed":     {"no stack overflow", object + "." + segment(strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)) + "."},
 		"too long":            {"64 KiB and a byte", object + "." + segment("{} ") + "." + strings.Repeat("A", 64<<10-8)},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.Inspect(tc.token)
 			if !errors.Is(err, tokens.ErrMalformed) {
@@ -146,5 +141,90 @@ func TestMismatch(t *testing.T) {
 			}
 			testutil.Check(t, fmt.Sprintf("%s is %q", tc.claim, value), want, token.Mismatch(account, secretName))
 		}
+	}
+}
+
+func TestCanonical(t *testing.T) {
+	t.Parallel()
+	const plain = "e30.e30.c2lnYQ"
+	for name, tc := range map[string]struct {
+		reason, token string
+		want          string // "" if it stays as it is
+	}{
+		"as issued":              {"", plain, plain},
+		"spare bits":             {"go-jose does not decode strictly", "e31.e32.c2lnYf", plain},
+		"around it":              {"kubectl create --from-file", " \t\u00a0" + plain + "\r\n", plain},
+		"within it":              {"go-jose strips it first", "e\t30.e30.c2\u2028ln YQ", plain},
+		"payload in two lines":   {"base64 decoders skip line breaks", "e30.e3\r\n0.c2lnYQ", plain},
+		"blank in the payload":   {"kube-apiserver decodes it once before go-jose strips it", "e30.e3 0.c2lnYQ", ""},
+		"tab before the payload": {"likewise", "e30.\te30.c2lnYQ", ""},
+		"padding":                {"no decoder of kube-apiserver's takes it", "e30=.e30=.c2lnYQ==", ""},
+		"standard base64":        {"another alphabet", "e+/e.e30.c2lnYQ", ""},
+		"one digit":              {"no byte", "e.e30.c2lnYQ", ""},
+		"not UTF-8":              {"", "e30\xff.e30.c2lnYQ", ""},
+		"two segments":           {"no signature", "e30.e31", ""},
+		"four segments":          {"not compact form", plain + ".e31", ""},
+		"JSON serialization":     {"kube-apiserver refuses what begins with a brace", ` {"payload":"e30.e31.c2lnYQ"}`, ""},
+		"text":                   {"", " CANARY\n", ""},
+		"empty":                  {"", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := tc.want
+			if want == "" {
+				want = tc.token
+			}
+			testutil.Check(t, tc.reason, want, tokens.Canonical(tc.token))
+		})
+	}
+}
+
+// TestOnlyTheCanonicalSpellingVerifies: what is re-issued by our own decision is no token that
+// somebody has edited.
+func TestOnlyTheCanonicalSpellingVerifies(t *testing.T) {
+	t.Parallel()
+	key := testkeys.Parse(testkeys.P256())
+	good, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), account, secretName)
+	testutil.Must(t, err)
+	for name, token := range map[string]string{
+		"spare bits": good[:len(good)-1] + string(good[len(good)-1]+1), // of 86 digits the last one is A, Q, g or w
+		"line feed":  good + "\n",
+		"tab":        good[:3] + "\t" + good[3:],
+		"wrapped":    strings.ReplaceAll(good, ".", ".\n"),
+		"wide blank": "\u3000" + good,
+	} {
+		if got, err := tokens.VerifyLegacy(token, ring()); !errors.Is(err, tokens.ErrMalformed) {
+			t.Errorf("%s: as it stands there: %v, %v", name, got, err)
+		}
+		testutil.Check(t, name+": canonical spelling", good, tokens.Canonical(token))
+		if got, err := tokens.VerifyLegacy(tokens.Canonical(token), ring()); err != nil || got.KeyID != key.ID() {
+			t.Errorf("%s: as it was issued: %v, %v", name, got, err)
+		}
+	}
+}
+
+func TestSignedWith(t *testing.T) {
+	t.Parallel()
+	rsa, ec := testkeys.Parse(testkeys.RSA2048()).Public(), testkeys.Parse(testkeys.P256()).Public()
+	impostor := signing.PublicKey{ID: ec.ID, Algorithm: rsa.Algorithm, Key: rsa.Key}
+	token := testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secretName))(t)
+	// TestVerifyLegacyRefuses has the attacks.
+	for name, tc := range map[string]struct {
+		token   string
+		keys    []signing.PublicKey
+		want    int
+		wantErr error
+	}{
+		"its key":            {token, []signing.PublicKey{rsa, ec}, 1, nil},
+		"two of the same ID": {token, []signing.PublicKey{rsa, impostor, ec}, 2, nil},
+		"other keys":         {token, []signing.PublicKey{rsa}, 0, tokens.ErrUnknownKey},
+		"no token":           {"CANARY", []signing.PublicKey{ec}, 0, tokens.ErrMalformed},
+		"no ID, wrong keys":  {unsigned(`{"alg":"ES256"}`, "{}"), []signing.PublicKey{rsa, ec}, 0, tokens.ErrBadSignature},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := tokens.SignedWith(tc.token, tc.keys)
+			if got != tc.want || !errors.Is(err, tc.wantErr) {
+				t.Errorf("got %d, %v; want %d, %v", got, err, tc.want, tc.wantErr)
+			}
+		})
 	}
 }

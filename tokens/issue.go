@@ -18,28 +18,17 @@ import (
 
 // Issuer issues tokens. It is safe for concurrent use if its Signer is.
 type Issuer struct {
-	signer  signing.Signer
-	style   ClaimStyle
-	clock   clock.PassiveClock
-	tokenID func() string
+	signer signing.Signer
+	style  ClaimStyle
+
+	// Clock is that of iat, nbf and exp, and TokenID returns a jti claim. Tests replace them before the first token.
+	Clock   clock.PassiveClock
+	TokenID func() string
 }
 
-// Option makes an Issuer deterministic, for tests.
-type Option func(*Issuer)
-
-// WithClock sets the clock for iat, nbf and exp.
-func WithClock(c clock.PassiveClock) Option { return func(i *Issuer) { i.clock = c } }
-
-// WithTokenIDs sets the source of the jti claim.
-func WithTokenIDs(next func() string) Option { return func(i *Issuer) { i.tokenID = next } }
-
 // NewIssuer returns an Issuer that signs with signer. style applies to legacy tokens only.
-func NewIssuer(signer signing.Signer, style ClaimStyle, options ...Option) *Issuer {
-	issuer := &Issuer{signer: signer, style: style, clock: clock.RealClock{}, tokenID: newTokenID}
-	for _, option := range options {
-		option(issuer)
-	}
-	return issuer
+func NewIssuer(signer signing.Signer, style ClaimStyle) *Issuer {
+	return &Issuer{signer, style, clock.RealClock{}, func() string { return string(uuid.NewUUID()) }}
 }
 
 // Legacy issues the token of a token Secret. It does not expire. The error names what is missing, or
@@ -55,8 +44,8 @@ func (i *Issuer) Legacy(ctx context.Context, account Account, secretName string)
 	switch i.style {
 	case CompatClaims:
 	case UniqueClaims:
-		claims.IssuedAt = i.clock.Now().Unix()
-		claims.TokenID = i.tokenID()
+		claims.IssuedAt = i.Clock.Now().Unix()
+		claims.TokenID = i.TokenID()
 	default:
 		return "", fmt.Errorf("legacy token: unknown claim style %q", i.style)
 	}
@@ -84,7 +73,7 @@ func (i *Issuer) Bound(ctx context.Context, request BoundRequest) (string, error
 	if err := request.check(); err != nil {
 		return "", fmt.Errorf("bound token: %w", err)
 	}
-	return i.sign(ctx, signing.JWTHeader, boundClaims(request, i.clock.Now(), i.tokenID()))
+	return i.sign(ctx, signing.JWTHeader, boundClaims(request, i.Clock.Now(), i.TokenID()))
 }
 
 func (r BoundRequest) check() error {
@@ -118,5 +107,3 @@ func (i *Issuer) sign(ctx context.Context, style signing.HeaderStyle, claims any
 	}
 	return header + "." + payload + "." + signature, nil
 }
-
-func newTokenID() string { return string(uuid.NewUUID()) }

@@ -5,8 +5,10 @@ package tokens_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -38,28 +40,31 @@ func (s *fakeSigner) Sign(_ context.Context, style signing.HeaderStyle, _ string
 func TestUniqueClaims(t *testing.T) {
 	t.Parallel()
 	key := testkeys.Parse(testkeys.RSA2048())
-	now := tokens.WithClock(clocktesting.NewFakePassiveClock(time.Unix(1_790_000_000, 700_000_000)))
-	issue := func(style tokens.ClaimStyle, options ...tokens.Option) (token, header string, claims map[string]any) {
-		token, err := tokens.NewIssuer(key, style, append(options, now)...).Legacy(t.Context(), account, secretName)
-		testutil.Must(t, err)
+	now := clocktesting.NewFakePassiveClock(time.Unix(1_790_000_000, 700_000_000))
+	issue := func(style tokens.ClaimStyle, id string) (token, header string, claims map[string]any) {
+		issuer := tokens.NewIssuer(key, style)
+		issuer.Clock = now
+		if id != "" {
+			issuer.TokenID = func() string { return id }
+		}
+		token = testutil.Get(issuer.Legacy(t.Context(), account, secretName))(t)
 		header, payload := decoded(t, token)
 		testutil.Must(t, json.Unmarshal([]byte(payload), &claims))
 		return token, header, claims
 	}
-	compat, wantHeader, want := issue(tokens.CompatClaims)
-	if again, _, _ := issue(tokens.CompatClaims); again != compat {
+	compat, wantHeader, want := issue(tokens.CompatClaims, "")
+	if again, _, _ := issue(tokens.CompatClaims, ""); again != compat {
 		t.Error("two compat tokens for the same Secret differ")
 	}
-	unique, header, got := issue(tokens.UniqueClaims, tokens.WithTokenIDs(func() string { return "an-id" }))
+	unique, header, got := issue(tokens.UniqueClaims, "an-id")
 	want["iat"], want["jti"] = float64(1_790_000_000), "an-id"
 	testutil.Check(t, "header", wantHeader, header)
 	testutil.Check(t, "claims", want, got)
-	verified, err := tokens.VerifyLegacy(unique, signing.NewKeyring(signing.KeyFileRing(key)))
-	testutil.Must(t, err)
+	verified := testutil.Get(tokens.VerifyLegacy(unique, signing.NewKeyring(signing.KeyFileRing(key))))(t)
 	testutil.Check(t, "mismatch", "", verified.Mismatch(account, secretName))
 
-	_, _, first := issue(tokens.UniqueClaims)
-	_, _, second := issue(tokens.UniqueClaims)
+	_, _, first := issue(tokens.UniqueClaims, "")
+	_, _, second := issue(tokens.UniqueClaims, "")
 	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	if !uuid.MatchString(first["jti"].(string)) || first["jti"] == second["jti"] {
 		t.Errorf("jti of two tokens: %v and %v, want version 4 UUIDs", first["jti"], second["jti"])
@@ -75,7 +80,7 @@ func TestLegacyRefuses(t *testing.T) {
 		account tokens.Account
 		secret  string
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*request)
 		want   string
@@ -92,8 +97,7 @@ func TestLegacyRefuses(t *testing.T) {
 		"signer error":  {"it is passed on", func(r *request) { r.signer.err = errBoom }, "sign claims: boom", 1},
 		"no header":     {"half a token is none", func(r *request) { r.signer.header = "" }, "empty segment", 1},
 		"no signature":  {"half a token is none", func(r *request) { r.signer.signature = "" }, "empty segment", 1},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := request{fakeSigner{header: "e30", signature: "c2ln"}, tokens.CompatClaims, account, secretName}
 			tc.change(&r)
@@ -101,9 +105,7 @@ func TestLegacyRefuses(t *testing.T) {
 			if token != "" || err == nil || !strings.Contains(err.Error(), tc.want) || errors.Is(err, errBoom) != (r.signer.err != nil) {
 				t.Errorf("%s: Legacy returned a token of %d bytes and error %v, want an error with %q", tc.reason, len(token), err, tc.want)
 			}
-			if r.signer.calls != tc.asked {
-				t.Errorf("%s: the signer was asked %d times, want %d", tc.reason, r.signer.calls, tc.asked)
-			}
+			testutil.Check(t, tc.reason+": signatures", tc.asked, r.signer.calls)
 		})
 	}
 }
@@ -111,7 +113,7 @@ func TestLegacyRefuses(t *testing.T) {
 func TestBoundRefuses(t *testing.T) {
 	t.Parallel()
 	good := tokens.BoundRequest{Issuer: "https://issuer", Account: account, Audiences: []string{"probe"}, Lifetime: time.Minute}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*tokens.BoundRequest)
 		want   string
@@ -127,8 +129,7 @@ func TestBoundRefuses(t *testing.T) {
 		"no lifetime":    {"it would have expired", func(r *tokens.BoundRequest) { r.Lifetime = 0 }, "less than a second"},
 		"a moment":       {"it would have expired", func(r *tokens.BoundRequest) { r.Lifetime = time.Second - 1 }, "less than a second"},
 		"no account":     {"it would name nobody", func(r *tokens.BoundRequest) { r.Account = tokens.Account{} }, "the namespace is empty"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			signer := &fakeSigner{header: "e30", signature: "c2ln"}
 			issuer := tokens.NewIssuer(signer, tokens.CompatClaims)
@@ -154,8 +155,7 @@ func TestLegacyMatchesUpstream(t *testing.T) {
 	for _, v := range vectors(t, "legacy") {
 		t.Run(v.Key+" "+v.Name, func(t *testing.T) {
 			key := keys[v.Key]
-			token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), v.account(), v.Secret)
-			testutil.Must(t, err)
+			token := testutil.Get(tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), v.account(), v.Secret))(t)
 			got, want := token, v.Token
 			if key.Public().Algorithm != "RS256" {
 				got, want = got[:strings.LastIndex(got, ".")], want[:strings.LastIndex(want, ".")]
@@ -163,9 +163,7 @@ func TestLegacyMatchesUpstream(t *testing.T) {
 			testutil.Check(t, "upstream's and ours", want, got)
 			for whose, token := range map[string]string{"ours": token, "upstream's": v.Token} {
 				verified, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.KeyFileRing(key)))
-				if err != nil {
-					t.Errorf("%s does not verify: %v", whose, err)
-				}
+				testutil.CheckError(t, whose, "", err)
 				testutil.Check(t, whose, "", verified.Mismatch(v.account(), v.Secret))
 			}
 		})
@@ -185,9 +183,9 @@ func TestBoundMatchesUpstream(t *testing.T) {
 				ID       string `json:"jti"`
 			}
 			testutil.Must(t, json.Unmarshal([]byte(wantPayload), &varying))
-			issuer := tokens.NewIssuer(keys[v.Key], tokens.CompatClaims,
-				tokens.WithClock(clocktesting.NewFakePassiveClock(time.Unix(varying.IssuedAt, 999_999_999))),
-				tokens.WithTokenIDs(func() string { return varying.ID }))
+			issuer := tokens.NewIssuer(keys[v.Key], tokens.CompatClaims)
+			issuer.Clock = clocktesting.NewFakePassiveClock(time.Unix(varying.IssuedAt, 999_999_999))
+			issuer.TokenID = func() string { return varying.ID }
 			token, err := issuer.Bound(t.Context(), tokens.BoundRequest{
 				Issuer:    v.Issuer,
 				Account:   v.account(),
@@ -201,3 +199,72 @@ func TestBoundMatchesUpstream(t *testing.T) {
 		})
 	}
 }
+
+var account = tokens.Account{Namespace: "demo", Name: "builder", UID: "0e0a3f5c-6d3c-4a0a-9a5f-6f6f1f1f2f2f"}
+
+const secretName = "builder-token-x7k2p"
+
+// namedKeys are the keys that the golden tokens were signed with.
+func namedKeys() map[string]*signing.PrivateKey {
+	return map[string]*signing.PrivateKey{
+		"rsa-2048": testkeys.Parse(testkeys.RSA2048()),
+		"rsa-3072": testkeys.Parse(testkeys.RSA3072()),
+		"p256":     testkeys.Parse(testkeys.P256()),
+		"p384":     testkeys.Parse(testkeys.P384()),
+		"p521":     testkeys.Parse(testkeys.P521()),
+	}
+}
+
+// vector is a golden token with what went into it.
+type vector struct {
+	Kind            string   `json:"kind"`
+	Key             string   `json:"key"`
+	Namespace       string   `json:"namespace"`
+	Name            string   `json:"name"`
+	UID             string   `json:"uid"`
+	Secret          string   `json:"secret"`
+	Issuer          string   `json:"issuer"`
+	Audiences       []string `json:"audiences"`
+	LifetimeSeconds int64    `json:"lifetimeSeconds"`
+	Token           string   `json:"token"`
+}
+
+func (v vector) account() tokens.Account {
+	return tokens.Account{Namespace: v.Namespace, Name: v.Name, UID: v.UID}
+}
+
+// vectors returns the golden tokens of one kind.
+func vectors(tb testing.TB, kind string) []vector {
+	tb.Helper()
+	data, err := os.ReadFile("testdata/upstream-tokens.json")
+	testutil.Must(tb, err)
+	var all, chosen []vector
+	testutil.Must(tb, json.Unmarshal(data, &all))
+	for _, v := range all {
+		if v.Kind == kind {
+			chosen = append(chosen, v)
+		}
+	}
+	if len(chosen) == 0 {
+		tb.Fatalf("no golden tokens of kind %s", kind)
+	}
+	return chosen
+}
+
+// decoded returns header and payload of a token as JSON text.
+func decoded(tb testing.TB, token string) (header, payload string) {
+	tb.Helper()
+	segments := strings.Split(token, ".")
+	if len(segments) != 3 {
+		tb.Fatalf("the token has %d segments", len(segments))
+	}
+	var texts [2]string
+	for i := range texts {
+		text, err := base64.RawURLEncoding.Strict().DecodeString(segments[i])
+		testutil.Must(tb, err)
+		texts[i] = string(text)
+	}
+	return texts[0], texts[1]
+}
+
+func segment(data string) string { return base64.RawURLEncoding.EncodeToString([]byte(data)) }

@@ -184,8 +184,7 @@ func TestVerifyLegacy(t *testing.T) {
 	t.Parallel()
 	byRSA := with(t, jwt.SigningMethodRS256, rawKey(t, testkeys.RSA2048()))
 	byP384 := with(t, jwt.SigningMethodES384, rawKey(t, testkeys.P384()))
-	ec, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secretName)
-	testutil.Must(t, err)
+	ec := testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secretName))(t)
 	id := testkeys.Parse(testkeys.RSA2048()).ID()
 	expired := fmt.Sprintf(`%s,"exp":%d,"nbf":%d}`, strings.TrimSuffix(legacyPayload, "}"),
 		time.Now().Add(-time.Hour).Unix(), time.Now().Add(time.Hour).Unix())
@@ -203,10 +202,7 @@ func TestVerifyLegacy(t *testing.T) {
 	keys := ring()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := tokens.VerifyLegacy(tc.token, keys)
-			if err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
+			got := testutil.Get(tokens.VerifyLegacy(tc.token, keys))(t)
 			testutil.Check(t, tc.reason+": key ID", tc.want, got.KeyID)
 			testutil.Check(t, tc.reason, "", got.Mismatch(account, secretName))
 		})

@@ -6,6 +6,7 @@ package certs
 import (
 	"bytes"
 	"crypto"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"os"
@@ -26,10 +27,8 @@ type pair struct{ cert, key []byte }
 
 func newPair(t *testing.T, issuer *authority, now time.Time, hosts ...string) pair {
 	t.Helper()
-	leaf, err := issuer.leaf(now, 30*day, hosts)
-	testutil.Must(t, err)
-	key, err := pki.KeyPEM(leaf.PrivateKey.(crypto.Signer))
-	testutil.Must(t, err)
+	leaf := testutil.Get(issuer.leaf(now, 30*day, hosts))(t)
+	key := testutil.Get(pki.KeyPEM(leaf.PrivateKey.(crypto.Signer)))(t)
 	return pair{cert: pki.CertPEM(leaf.Leaf), key: key}
 }
 
@@ -38,8 +37,7 @@ func selfSigned(t *testing.T) pair {
 	t.Helper()
 	made, key, err := pki.Issue(&x509.Certificate{DNSNames: []string{"localhost"}, NotBefore: start, NotAfter: start.Add(30 * day)}, nil, nil)
 	testutil.Must(t, err)
-	encoded, err := pki.KeyPEM(key)
-	testutil.Must(t, err)
+	encoded := testutil.Get(pki.KeyPEM(key))(t)
 	return pair{cert: pki.CertPEM(made), key: encoded}
 }
 
@@ -69,25 +67,16 @@ func TestNewFiles(t *testing.T) {
 		bundle  []byte
 	}{
 		"with its CA": {
-			reason: "the CA in the chain is what to register",
-			pair:   good.with(c["a"]), needsCA: true, hosts: []string{"127.0.0.1", "localhost"},
+			reason: "the CA in the chain is what to register", pair: good.with(c["a"]), needsCA: true, hosts: []string{"127.0.0.1", "localhost"},
 			bundle: pki.CertPEM(c["a"].cert),
 		},
-		"no CA": {
-			reason: "who registers it by hand knows the CA",
-			pair:   good,
-		},
-		"signed by itself": {
-			reason: "it is its own CA",
-			pair:   own, needsCA: true, bundle: own.cert,
-		},
+		"no CA":            {reason: "who registers it by hand knows the CA", pair: good},
+		"signed by itself": {reason: "it is its own CA", pair: own, needsCA: true, bundle: own.cert},
 		"no CA to register": {
 			pair: good, needsCA: true, wantErr: `tls.crt": it contains no CA to register with kube-apiserver: the file must end with the CA's ` +
 				`certificate`,
 		},
-		"other key": {
-			pair: pair{good.cert, newPair(t, c["a"], now, "127.0.0.1").key}, wantErr: "private key does not match",
-		},
+		"other key":  {pair: pair{good.cert, newPair(t, c["a"], now, "127.0.0.1").key}, wantErr: "private key does not match"},
 		"rubbish":    {pair: pair{[]byte("rubbish"), good.key}, wantErr: "failed to find any PEM data"},
 		"no names":   {pair: newPair(t, c["a"], now), wantErr: "no subject alternative name"},
 		"other host": {pair: good, hosts: []string{"webhook.kube-system.svc"}, wantErr: "not webhook.kube-system.svc"},
@@ -96,8 +85,7 @@ func TestNewFiles(t *testing.T) {
 			pair:   newPair(t, c["a"], start.Add(-40*day), "127.0.0.1"), notYet: "certificate expired at",
 		},
 		"of tomorrow": {
-			reason: "kube-apiserver refuses it, too",
-			pair:   newPair(t, c["a"], start.Add(2*day), "127.0.0.1"), notYet: "certificate is valid from",
+			reason: "kube-apiserver refuses it, too", pair: newPair(t, c["a"], start.Add(2*day), "127.0.0.1"), notYet: "certificate is valid from",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,9 +165,8 @@ func newRotating(t *testing.T, first pair, now time.Time) *rotating {
 		NeedsCA: true, Clock: r.clock,
 	}
 	var err error
-	if r.Files, err = NewFiles(config); err != nil {
-		t.Fatal(err)
-	}
+	r.Files, err = NewFiles(config)
+	testutil.Must(t, err)
 	return r
 }
 
@@ -207,13 +194,9 @@ func TestFilesNameWhatTheyRefuse(t *testing.T) {
 	}
 	refused := note(newPair(t, c["a"], start.Add(-40*day), "127.0.0.1").with(c["a"]))
 	for _, want := range []string{r.config.CertFile, "expired", "the present certificate is valid until 2"} {
-		if !strings.Contains(refused, want) {
-			t.Errorf("%q is not in %q", want, refused)
-		}
+		testutil.CheckContains(t, "refused", want, refused)
 	}
-	if said := note(first); said != "" {
-		t.Errorf("with the file in order it says %q", said)
-	}
+	testutil.Check(t, "what the file in order says", "", note(first))
 }
 
 // has is which CAs of a cast the caBundle has.
@@ -326,4 +309,44 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The client CA of a running server is exchanged between two handshakes.
+func TestClientCA(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	cas := []*authority{madeAt(t, now, day), madeAt(t, now, day)}
+	dir := t.TempDir()
+	if _, err := NewClientCA(filepath.Join(dir, "ca.crt")); err == nil {
+		t.Error("a client CA is read from a file that does not exist")
+	}
+	file := writeFile(t, dir, "ca.crt", pki.CertPEM(cas[0].cert))
+	c := testutil.Get(NewClientCA(file))(t)
+	testutil.Start(t, c.Run)
+	trusts := func(when string, want *authority) {
+		t.Helper()
+		config := testutil.Get(c.ConfigForClient(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert})(nil))(t)
+		pool := x509.NewCertPool()
+		pool.AddCert(want.cert)
+		if !config.ClientCAs.Equal(pool) || config.ClientAuth != tls.RequireAndVerifyClientCert {
+			t.Errorf("%s: clients of another CA get in", when)
+		}
+	}
+	trusts("at first", cas[0])
+	writeFile(t, dir, "ca.crt", []byte("rubbish"))
+	if err := c.content.RunOnce(t.Context()); err == nil {
+		t.Error("a damaged file is accepted")
+	}
+	trusts("after damage", cas[0])
+	previous := c.Pool()
+	writeFile(t, dir, "ca.crt", pki.CertPEM(cas[1].cert))
+	deadline := time.After(10 * time.Second)
+	for c.Pool().Equal(previous) {
+		select {
+		case <-deadline:
+			t.Fatal("the changed file was not noticed")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	trusts("after the exchange", cas[1])
 }

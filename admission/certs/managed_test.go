@@ -70,9 +70,7 @@ func (c *configurations) accept(m *Managed) error {
 
 func parse(t *testing.T, bundle []byte) []*x509.Certificate {
 	t.Helper()
-	all, err := cert.ParseCertsPEM(bundle)
-	testutil.Must(t, err)
-	return all
+	return testutil.Get(cert.ParseCertsPEM(bundle))(t)
 }
 
 // accepts is what kube-apiserver does with the leaf that m serves.
@@ -107,9 +105,7 @@ func run(t *testing.T, config ManagedConfig) *Managed {
 
 func secretOf(t *testing.T, client *fake.Clientset) *corev1.Secret {
 	t.Helper()
-	secret, err := client.CoreV1().Secrets(SecretNamespace).Get(t.Context(), SecretName, metav1.GetOptions{})
-	testutil.Must(t, err)
-	return secret
+	return testutil.Get(client.CoreV1().Secrets(SecretNamespace).Get(t.Context(), SecretName, metav1.GetOptions{}))(t)
 }
 
 func pause(d time.Duration) {
@@ -125,9 +121,7 @@ func TestManagedFirstStart(t *testing.T) {
 			Client: client, Hosts: append(ServiceHosts("kube-system", "webhook"), "10.0.0.9"),
 			Metrics: NewMetrics(registry.MustRegister),
 		})
-		if err := m.Ready(); err != nil {
-			t.Fatalf("not ready: %v", err)
-		}
+		testutil.Must(t, m.Ready())
 		for _, host := range []string{"127.0.0.1", "webhook.kube-system.svc", "10.0.0.9"} {
 			testutil.CheckError(t, "the leaf is refused for "+host, "", accepts(m, m.CABundle(), host))
 		}
@@ -280,42 +274,39 @@ func TestManagedNeverRefused(t *testing.T) {
 			harm: map[int]func(*testing.T, *fake.Clientset){10: remove, 70: remove}, cas: 3, most: 3,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				// As it is some days after a rollover.
-				previous, first := madeAt(t, time.Now().Add(-2*day), 365*day), madeAt(t, time.Now().Add(-day), 365*day)
-				client := fake.NewClientset(secretWith(t, state{active: first, previous: previous.cert}))
-				tc.config.Client = client
-				replicas := map[string]*Managed{"leader": run(t, tc.config), "follower": run(t, tc.config)}
-				leader, registered, seen := replicas["leader"], &configurations{}, map[string]bool{}
-				registered.follow(leader, replicas["follower"])
-				for step := range 720 {
-					if harm := tc.harm[step]; harm != nil {
-						harm(t, client)
-					}
-					pause(tc.every)
-					for who, m := range replicas {
-						if err := registered.accept(m); err != nil {
-							t.Fatalf("%s: step %d: the %s is refused: %v", tc.reason, step, who, err)
-						}
-					}
-					seen[leader.current.Load().serving.Leaf.Issuer.CommonName] = true
-					if certificates := len(parse(t, leader.CABundle())); certificates > tc.most {
-						t.Fatalf("%s: step %d: the caBundle has grown to %d certificates", tc.reason, step, certificates)
-					}
+		testutil.Bubble(t, name, func(t *testing.T) {
+			// As it is some days after a rollover.
+			previous, first := madeAt(t, time.Now().Add(-2*day), 365*day), madeAt(t, time.Now().Add(-day), 365*day)
+			client := fake.NewClientset(secretWith(t, state{active: first, previous: previous.cert}))
+			tc.config.Client = client
+			replicas := map[string]*Managed{"leader": run(t, tc.config), "follower": run(t, tc.config)}
+			leader, registered, seen := replicas["leader"], &configurations{}, map[string]bool{}
+			registered.follow(leader, replicas["follower"])
+			for step := range 720 {
+				if harm := tc.harm[step]; harm != nil {
+					harm(t, client)
 				}
-				if len(seen) < tc.cas {
-					t.Errorf("%s: leaves were of %d CAs, want at least %d", tc.reason, len(seen), tc.cas)
-				}
-				settled, err := read(secretOf(t, client))
-				testutil.Must(t, err)
+				pause(tc.every)
 				for who, m := range replicas {
-					testutil.CheckError(t, "the leaf of the "+who+" in the end", "", accepts(m, pki.CertPEM(settled.active.cert), "127.0.0.1"))
+					if err := registered.accept(m); err != nil {
+						t.Fatalf("%s: step %d: the %s is refused: %v", tc.reason, step, who, err)
+					}
 				}
-				if bytes.Contains(leader.CABundle(), pki.CertPEM(first.cert)) {
-					t.Errorf("%s: the caBundle still has a CA that is not in use", tc.reason)
+				seen[leader.current.Load().serving.Leaf.Issuer.CommonName] = true
+				if certificates := len(parse(t, leader.CABundle())); certificates > tc.most {
+					t.Fatalf("%s: step %d: the caBundle has grown to %d certificates", tc.reason, step, certificates)
 				}
-			})
+			}
+			if len(seen) < tc.cas {
+				t.Errorf("%s: leaves were of %d CAs, want at least %d", tc.reason, len(seen), tc.cas)
+			}
+			settled := testutil.Get(read(secretOf(t, client)))(t)
+			for who, m := range replicas {
+				testutil.CheckError(t, "the leaf of the "+who+" in the end", "", accepts(m, pki.CertPEM(settled.active.cert), "127.0.0.1"))
+			}
+			if bytes.Contains(leader.CABundle(), pki.CertPEM(first.cert)) {
+				t.Errorf("%s: the caBundle still has a CA that is not in use", tc.reason)
+			}
 		})
 	}
 }
@@ -350,29 +341,27 @@ func TestManagedRepairs(t *testing.T) {
 			remove(t, client)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				previous, active := madeAt(t, time.Now().Add(-2*day), 365*day), madeAt(t, time.Now().Add(-day), 365*day)
-				client := fake.NewClientset(secretWith(t, state{active: active, previous: previous.cert}))
-				sink := &recorded{}
-				m := run(t, ManagedConfig{Client: client, Recorder: events.NewRecorderTo(sink)})
-				before, data := m.current.Load().serving, secretOf(t, client).Data
-				var empty bool
-				m.OnChange(func() { empty = empty || len(m.CABundle()) == 0 })
-				harm(t, client)
-				pause(time.Second)
-				for _, key := range []string{keyActiveKey, keyPreviousCert} {
-					back := bytes.Equal(secretOf(t, client).Data[key], data[key])
-					testutil.Check(t, "the Secret has got back its "+key, true, back)
-				}
-				if m.current.Load().serving != before {
-					t.Error("the leaf was replaced")
-				}
-				if empty || !bytes.Contains(m.CABundle(), pki.CertPEM(active.cert)) || !bytes.Contains(m.CABundle(), pki.CertPEM(previous.cert)) {
-					t.Error("the caBundle lost a CA")
-				}
-				testutil.Check(t, "Events", []string{SecretName + " ServingCARepaired"}, sink.all)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			previous, active := madeAt(t, time.Now().Add(-2*day), 365*day), madeAt(t, time.Now().Add(-day), 365*day)
+			client := fake.NewClientset(secretWith(t, state{active: active, previous: previous.cert}))
+			sink := &recorded{}
+			m := run(t, ManagedConfig{Client: client, Recorder: events.NewRecorderTo(sink)})
+			before, data := m.current.Load().serving, secretOf(t, client).Data
+			var empty bool
+			m.OnChange(func() { empty = empty || len(m.CABundle()) == 0 })
+			harm(t, client)
+			pause(time.Second)
+			for _, key := range []string{keyActiveKey, keyPreviousCert} {
+				back := bytes.Equal(secretOf(t, client).Data[key], data[key])
+				testutil.Check(t, "the Secret has got back its "+key, true, back)
+			}
+			if m.current.Load().serving != before {
+				t.Error("the leaf was replaced")
+			}
+			if empty || !bytes.Contains(m.CABundle(), pki.CertPEM(active.cert)) || !bytes.Contains(m.CABundle(), pki.CertPEM(previous.cert)) {
+				t.Error("the caBundle lost a CA")
+			}
+			testutil.Check(t, "Events", []string{SecretName + " ServingCARepaired"}, sink.all)
 		})
 	}
 }

@@ -4,6 +4,7 @@
 package certs
 
 import (
+	"bytes"
 	"crypto/x509"
 	"maps"
 	"slices"
@@ -36,9 +37,7 @@ func newCast(t testing.TB, born map[string]int) cast {
 
 func madeAt(t testing.TB, now time.Time, lifetime time.Duration) *authority {
 	t.Helper()
-	made, err := newAuthority(now, lifetime)
-	testutil.Must(t, err)
-	return made
+	return testutil.Get(newAuthority(now, lifetime))(t)
 }
 
 func (c cast) cert(name string) *x509.Certificate {
@@ -90,9 +89,7 @@ func (c cast) secret(t testing.TB, text string) *corev1.Secret {
 
 func secretWith(t testing.TB, s state) *corev1.Secret {
 	t.Helper()
-	secret, err := s.writeInto(emptySecret())
-	testutil.Must(t, err)
-	return secret
+	return testutil.Get(s.writeInto(emptySecret()))(t)
 }
 
 func with(secret *corev1.Secret, key, value string) *corev1.Secret {
@@ -105,8 +102,7 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	// "old" is a year older than "a" and "b", "late" is made when those near their end.
 	c := newCast(t, map[string]int{"a": 0, "b": 0, "old": -364, "older": -400, "late": 360, "fresh": 0})
-	leaf, err := c["a"].leaf(start, day, []string{"localhost"})
-	testutil.Must(t, err)
+	leaf := testutil.Get(c["a"].leaf(start, day, []string{"localhost"}))(t)
 	keyOfB := string(c.secret(t, "b").Data[keyActiveKey])
 	for name, tc := range map[string]struct {
 		reason     string
@@ -136,9 +132,7 @@ func TestPlan(t *testing.T) {
 			reason: "callers must not trust what is no CA",
 			secret: "a<b", key: keyPreviousCert, value: string(pki.CertPEM(leaf.Leaf)), want: "write a",
 		},
-		"key lost during a rollover": {
-			reason: "the announced CA is in the caBundle already", secret: "a>b", key: keyActiveKey, want: "write b",
-		},
+		"key lost during a rollover": {reason: "the announced CA is in the caBundle already", secret: "a>b", key: keyActiveKey, want: "write b"},
 		"announced CA damaged": {
 			reason: "memory has it", secret: "a>b", key: keyNextCert, value: "rubbish", held: "a>b", want: "write a>b",
 		},
@@ -156,12 +150,10 @@ func TestPlan(t *testing.T) {
 		"announced and known": {
 			reason: "the next one signs, the previous one stays in the caBundle", secret: "a>b<old", known: true, want: "write b<a",
 		},
-		"announced and never known": {reason: "at last a CA is better than none", secret: "a>late", day: 363, want: "write late<a"},
-		"active expired":            {reason: "there is no overlap to keep", secret: "a", held: "a", day: 365, want: "write fresh"},
-		"active expired during a rollover": {
-			reason: "the announced one is in the caBundle", secret: "a>late", day: 365, want: "write late",
-		},
-		"previous expired": {reason: "the caBundle does not grow old", secret: "a<old", day: 2, want: "write a"},
+		"announced and never known":        {reason: "at last a CA is better than none", secret: "a>late", day: 363, want: "write late<a"},
+		"active expired":                   {reason: "there is no overlap to keep", secret: "a", held: "a", day: 365, want: "write fresh"},
+		"active expired during a rollover": {reason: "the announced one is in the caBundle", secret: "a>late", day: 365, want: "write late"},
+		"previous expired":                 {reason: "the caBundle does not grow old", secret: "a<old", day: 2, want: "write a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, cast := start.Add(time.Duration(tc.day)*day), maps.Clone(c)
@@ -219,8 +211,7 @@ func TestRegistered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, now := &registered{}, start.Add(day)
-			leaf, err := cast["b"].leaf(now, day, []string{"localhost"})
-			testutil.Must(t, err)
+			leaf := testutil.Get(cast["b"].leaf(now, day, []string{"localhost"}))(t)
 			for _, caBundles := range tc.minutes {
 				now = now.Add(time.Minute)
 				r.observe(caBundles, false, now)
@@ -229,4 +220,79 @@ func TestRegistered(t *testing.T) {
 			testutil.Check(t, tc.reason+", the CA itself", tc.want, r.verify(cast["b"].cert, nil, now))
 		})
 	}
+}
+
+// FuzzPlan lets somebody write anything into the Secret of the serving CA. What is planned has a CA
+// that signs, drops no CA whose leaves are in use, quotes no key, and is settled once it is
+// written.
+func FuzzPlan(f *testing.F) {
+	c := newCast(f, map[string]int{"a": 0, "b": 1, "c": 2, "fresh": 3})
+	whole := c.secret(f, "a>b<c").Data
+	seed := func(version, cert, key, nextCert, nextKey, previous []byte) {
+		f.Add(version, cert, key, nextCert, nextKey, previous, 0)
+		f.Add(version, cert, key, nextCert, nextKey, previous, 300)
+	}
+	one := []byte("1")
+	seed(one, whole[keyActiveCert], whole[keyActiveKey], whole[keyNextCert], whole[keyNextKey], whole[keyPreviousCert])
+	seed(one, whole[keyNextCert], whole[keyActiveKey], whole[keyActiveKey], whole[keyNextCert], whole[keyActiveKey])
+	other := c.secret(f, "b").Data // somebody has put another one in place
+	seed(one, other[keyActiveCert], other[keyActiveKey], nil, nil, nil)
+	seed(one, nil, nil, whole[keyNextCert], whole[keyNextKey], nil)
+	seed([]byte("2"), whole[keyActiveCert], nil, nil, nil, nil)
+	// A key in the place of something else, whole, cut and without its marks.
+	for _, misplaced := range [][]byte{whole[keyActiveKey], whole[keyActiveKey][:len(whole[keyActiveKey])/2],
+		bytes.Split(whole[keyActiveKey], []byte("\n"))[1]} {
+		seed(one, misplaced, misplaced, misplaced, misplaced, misplaced)
+		seed(one, whole[keyActiveCert], whole[keyActiveKey], misplaced, misplaced, misplaced)
+	}
+	seed([]byte("x"), whole[keyActiveCert][:99], whole[keyActiveKey][:99], nil, []byte("-----"), []byte{0})
+	lines := map[string]bool{}
+	for _, key := range [][]byte{whole[keyActiveKey], whole[keyNextKey]} {
+		for line := range strings.Lines(string(key)) {
+			if !strings.HasPrefix(line, "-----") {
+				lines[strings.TrimSpace(line)[:16]] = true
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, version, cert, key, nextCert, nextKey, previous []byte, days int) {
+		secret := emptySecret()
+		secret.Data = map[string][]byte{
+			stateobject.VersionKey: version, keyActiveCert: cert, keyActiveKey: key, keyNextCert: nextCert, keyNextKey: nextKey,
+			keyPreviousCert: previous,
+		}
+		o := observation{
+			secret: secret, held: c.state("a"), now: start.Add(time.Duration(days%400) * day),
+			known: func(*x509.Certificate) bool { return false },
+			// Whatever the time, one that is made now lives.
+			fresh: func() (*authority, error) { return newAuthority(start.Add(time.Duration(days%400)*day), 365*day) },
+		}
+		before := secret.DeepCopy()
+		decided, err := plan(o)
+		for line := range lines {
+			if strings.Contains(decided.reason, line) {
+				t.Errorf("the reason quotes a key: %s", decided.reason)
+			}
+		}
+		for name, was := range before.Data {
+			if !bytes.Equal(was, secret.Data[name]) {
+				t.Errorf("what was given is changed: %s", name)
+			}
+		}
+		if err != nil {
+			testutil.CheckError(t, "plan", "this program knows", err)
+			return
+		}
+		if decided.wanted.active == nil || !o.now.Before(decided.wanted.active.cert.NotAfter) {
+			t.Fatalf("nobody signs, because %q", decided.reason)
+		}
+		for range 3 { // a CA that has just become the active one may have to be replaced itself
+			if decided.reason == "" {
+				return
+			}
+			o.secret, err = decided.wanted.writeInto(secret)
+			testutil.Must(t, err)
+			decided = testutil.Get(plan(o))(t)
+		}
+		t.Errorf("it is planned again and again: %q", decided.reason)
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"sa-controller-manager/internal/check"
+	"sa-controller-manager/manifests"
 )
 
 // Changed is found on the host alone, by the files there.
@@ -25,18 +26,14 @@ var Changed = check.Fact{
 	Unready: true,
 }
 
-// Name is below --static-registration-dir: kube-apiserver's admission configuration with our directories, which a
-// takeover makes of the operator's.
-const Name = "config/admission.yaml"
-
 const sourceMark = "#sha256:"
 
-// Source returns a line for the head of Name: which file of the host it was made of.
+// Source returns a line for the head of the copy: which file of the host it was made of.
 func Source(file string, content []byte) string {
 	return fmt.Sprintf("%s%x %s\n", sourceMark, sha256.Sum256(content), file)
 }
 
-// Sources returns the paths of the files of which Name was made.
+// Sources returns the paths of the files of which the copy was made.
 func Sources(copied []byte) (files []string) {
 	for line := range strings.Lines(string(copied)) {
 		if _, file, _ := strings.Cut(line, " "); strings.HasPrefix(line, sourceMark) {
@@ -48,7 +45,7 @@ func Sources(copied []byte) (files []string) {
 
 // Findings finds the files that have changed since the copy below dir was made of them.
 func Findings(dir string) (result check.Result, err error) {
-	copied, err := os.ReadFile(filepath.Join(dir, Name))
+	copied, err := os.ReadFile(filepath.Join(dir, manifests.AdmissionConfig))
 	if err != nil {
 		return check.Skip("not compared: " + err.Error()), nil //nolint:nilerr // there need be none
 	}

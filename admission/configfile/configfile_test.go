@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 )
 
 // TestFindings: an edit of the operator's admission configuration after the takeover has no effect, and is found.
@@ -18,11 +19,9 @@ func TestFindings(t *testing.T) {
 	t.Parallel()
 	was := []byte("kind: AdmissionConfiguration\n")
 	for name, tc := range map[string]struct {
-		reason  string
-		now     string // "" for none
-		head    bool
-		changed bool
-		skipped bool
+		reason                 string
+		now                    string // "" for none
+		head, changed, skipped bool
 	}{
 		"Same":     {"kube-apiserver has it", string(was), true, false, false},
 		"Changed":  {"kube-apiserver does not have it", "kind: Other\n", true, true, false},
@@ -40,10 +39,9 @@ func TestFindings(t *testing.T) {
 			if tc.head {
 				copied += Source(file, was)
 			}
-			testutil.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(Name)), 0o700))
-			testutil.Must(t, os.WriteFile(filepath.Join(dir, Name), []byte(copied+"plugins: []\n"), 0o600))
-			got, err := Findings(dir)
-			testutil.Must(t, err)
+			testutil.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(manifests.AdmissionConfig)), 0o700))
+			testutil.Must(t, os.WriteFile(filepath.Join(dir, manifests.AdmissionConfig), []byte(copied+"plugins: []\n"), 0o600))
+			got := testutil.Get(Findings(dir))(t)
 			if is := len(got.Findings) == 1 && fmt.Sprint(got.Findings[0].Objects) == "["+file+"]"; is != tc.changed || got.Skipped != tc.skipped {
 				t.Errorf("%s: %+v", tc.reason, got)
 			}

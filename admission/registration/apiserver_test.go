@@ -222,8 +222,7 @@ func (a *apiserver) recorded() []string {
 // holds is what a configuration holds, by the names of its webhooks; "gone" without one.
 func (a *apiserver) holds(t *testing.T, k kind) string {
 	t.Helper()
-	o, err := k.in(a).get(t.Context())
-	testutil.Must(t, err)
+	o := testutil.Get(k.in(a).get(t.Context()))(t)
 	if o == nil {
 		return "gone"
 	}
@@ -260,10 +259,8 @@ func (a *apiserver) remove(t *testing.T, k kind) {
 
 func caPEM(t *testing.T) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testutil.Must(t, err)
+	key := testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	testutil.Must(t, err)
+	der := testutil.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

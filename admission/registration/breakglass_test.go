@@ -63,8 +63,7 @@ func TestBreakGlass(t *testing.T) {
 			},
 		},
 		"annotated and emptied": {
-			reason: "the live read before a write finds it",
-			breaks: func(t *testing.T, a *apiserver) {
+			reason: "the live read before a write finds it", breaks: func(t *testing.T, a *apiserver) {
 				a.change(t, validating, off)
 				a.change(t, mutating, func(o *object) *object { return o.with(nil) })
 			},
@@ -79,28 +78,26 @@ func TestBreakGlass(t *testing.T) {
 			mutating: "", validating: "gone", event: "without webhooks to keep that",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPIServer(t)
-				r := run(t, a)
-				pause(time.Second)
-				tc.breaks(t, a)
-				pause(time.Hour)
-				wantState(t, r, Off)
-				if got, want := r.Status().Detail, "sa-controller-manager webhook register "+
-					"--kubeconfig=/etc/kubernetes/admin.conf"; !strings.HasSuffix(got, "; to switch it on: "+want) {
-					t.Errorf("the status is %q, want it to end with %q", got, want)
-				}
-				a.expect(t, "switched off", tc.mutating, tc.validating)
-				if events := a.recorded(); tc.event != "" && (len(events) != 1 || !strings.Contains(events[0], tc.event)) {
-					t.Errorf("Events: %q, want one that says why it is there again", events)
-				}
-				testutil.CheckError(t, "ready, as it is switched off on purpose", "", r.Status().Check())
-				testutil.Must(t, Register(t.Context(), a))
-				pause(time.Second)
-				wantState(t, r, Registered)
-				a.expect(t, "switched on", "mutate", "validate")
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			a := newAPIServer(t)
+			r := run(t, a)
+			pause(time.Second)
+			tc.breaks(t, a)
+			pause(time.Hour)
+			wantState(t, r, Off)
+			if got, want := r.Status().Detail, "sa-controller-manager webhook register "+
+				"--kubeconfig=/etc/kubernetes/admin.conf"; !strings.HasSuffix(got, "; to switch it on: "+want) {
+				t.Errorf("the status is %q, want it to end with %q", got, want)
+			}
+			a.expect(t, "switched off", tc.mutating, tc.validating)
+			if events := a.recorded(); tc.event != "" && (len(events) != 1 || !strings.Contains(events[0], tc.event)) {
+				t.Errorf("Events: %q, want one that says why it is there again", events)
+			}
+			testutil.CheckError(t, "ready, as it is switched off on purpose", "", r.Status().Check())
+			testutil.Must(t, Register(t.Context(), a))
+			pause(time.Second)
+			wantState(t, r, Registered)
+			a.expect(t, "switched on", "mutate", "validate")
 		})
 	}
 }
@@ -118,9 +115,7 @@ func TestDoesNotFight(t *testing.T) {
 			if fighting.Load() && len(written.Webhooks) > 0 {
 				emptied := written.DeepCopy()
 				emptied.Webhooks = nil
-				time.AfterFunc(time.Millisecond, func() {
-					_ = a.Tracker().Update(action.GetResource(), emptied, "")
-				})
+				time.AfterFunc(time.Millisecond, func() { _ = a.Tracker().Update(action.GetResource(), emptied, "") })
 			}
 			return false, nil, nil
 		})
@@ -156,31 +151,28 @@ func TestRepairs(t *testing.T) {
 		},
 	} {
 		for _, owner := range []string{"its first owner", "a new leader"} { // which has proved nothing yet
-			t.Run(name+" by "+owner, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					a := newAPIServer(t)
-					var want [kinds][]entry
-					want[mutating], want[validating] = urlSpec().entries(a.accepted)
-					if owner == "a new leader" {
-						for k := range kinds {
-							testutil.Must(t, k.in(a).put(t.Context(), harm((*object)(nil).with(want[k]))))
-						}
-					}
-					r := run(t, a)
-					pause(2 * time.Second)
-					if owner == "its first owner" {
-						for k := range kinds {
-							a.change(t, k, harm)
-						}
-						synctest.Wait()
-					}
-					wantState(t, r, Registered)
+			testutil.Bubble(t, name+" by "+owner, func(t *testing.T) {
+				a := newAPIServer(t)
+				var want [kinds][]entry
+				want[mutating], want[validating] = urlSpec().entries(a.accepted)
+				if owner == "a new leader" {
 					for k := range kinds {
-						o, err := k.in(a).get(t.Context())
-						testutil.Must(t, err)
-						testutil.Check(t, k.String(), want[k], o.entries)
+						testutil.Must(t, k.in(a).put(t.Context(), harm((*object)(nil).with(want[k]))))
 					}
-				})
+				}
+				r := run(t, a)
+				pause(2 * time.Second)
+				if owner == "its first owner" {
+					for k := range kinds {
+						a.change(t, k, harm)
+					}
+					synctest.Wait()
+				}
+				wantState(t, r, Registered)
+				for k := range kinds {
+					o := testutil.Get(k.in(a).get(t.Context()))(t)
+					testutil.Check(t, k.String(), want[k], o.entries)
+				}
 			})
 		}
 	}

@@ -5,7 +5,7 @@ package registration
 
 import "k8s.io/component-base/metrics"
 
-// Metrics holds the state of the registration. A nil Metrics is a no-op.
+// Metrics holds the state of the registration.
 type Metrics struct {
 	states       *metrics.GaugeVec
 	staticLoaded *metrics.GaugeVec
@@ -36,10 +36,10 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
+// unregistered is for NewMetrics without a registry: they show nothing.
+func unregistered(...metrics.Registerable) {}
+
 func (m *Metrics) state(current State) {
-	if m == nil {
-		return
-	}
 	for _, state := range states() {
 		m.states.WithLabelValues(string(state)).Set(gauge(state == current))
 	}
@@ -47,9 +47,7 @@ func (m *Metrics) state(current State) {
 
 // loaded records whether kube-apiserver has loaded the files, and calls us.
 func (m *Metrics) loaded(loaded bool) {
-	if m != nil {
-		m.staticLoaded.WithLabelValues().Set(gauge(loaded))
-	}
+	m.staticLoaded.WithLabelValues().Set(gauge(loaded))
 }
 
 func gauge(on bool) float64 {
@@ -57,10 +55,4 @@ func gauge(on bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-func (m *Metrics) repaired() {
-	if m != nil {
-		m.repairs.Inc()
-	}
 }

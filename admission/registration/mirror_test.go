@@ -26,8 +26,7 @@ type conditions struct{ matchconditions.Matcher }
 
 func compile(t testing.TB, one entry) conditions {
 	t.Helper()
-	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	testutil.Must(t, err)
+	compiler := testutil.Get(cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())))(t)
 	var expressions []cel.ExpressionAccessor
 	for _, condition := range one.MatchConditions {
 		expressions = append(expressions, (*matchconditions.MatchCondition)(&condition))
@@ -173,8 +172,7 @@ func FuzzExemptMirrorPod(f *testing.F) {
 		if !strings.HasPrefix(name, "system:node:") || group != "system:nodes" || operation != "CREATE" || subresource != "" {
 			t.Errorf("%q of %q is exempt for %s of pods/%s", name, group, operation, subresource)
 		}
-		sent, err := json.Marshal(r.pod)
-		testutil.Must(t, err)
+		sent := testutil.Get(json.Marshal(r.pod))(t)
 		request := &admission.Request{
 			Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, Operation: admission.Create, Object: sent,
 		}

@@ -85,6 +85,7 @@ type Registrar struct {
 // New returns a Registrar that does not run yet. The spec must be valid, of mode url or service.
 func New(config Config) *Registrar {
 	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics(unregistered))
 	r := &Registrar{
 		board:  board{metrics: config.Metrics},
 		config: config,
@@ -186,7 +187,7 @@ func (r *Registrar) step(ctx context.Context, o observation) (time.Duration, err
 	}
 	if r.failed == 0 || r.Status().State != decided.status.State { // the error of a failure that is being retried stays
 		if r.show(ctx, decided.status) == Registered && (decided.status.State == Repairing || emptied && decided.status.State == Proving) {
-			r.metrics.repaired()
+			r.metrics.repairs.Inc()
 		}
 	}
 	return r.write(ctx, o.last, decided)

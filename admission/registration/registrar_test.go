@@ -46,9 +46,7 @@ func run(t *testing.T, a *apiserver, changes ...func(*Config)) *Registrar {
 	end := testutil.Start(t, r.Lead)
 	t.Cleanup(func() {
 		end()
-		if r.Status().State != Idle {
-			t.Errorf("after the end: %s", r.Status())
-		}
+		testutil.Check(t, "state after the end", Idle, r.Status().State)
 	})
 	synctest.Wait()
 	return r
@@ -74,24 +72,22 @@ func TestRegistersWhatIsProved(t *testing.T) {
 			c.Responder = nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPIServer(t)
-				r := run(t, a, func(c *Config) { change(a, c) })
-				pause(time.Second)
-				wantState(t, r, Registered)
-				a.expect(t, "proved", "mutate", "validate")
-				testutil.Must(t, r.Status().Check())
-				probes, writes := a.counts()
-				// Each configuration may be created again before its watch has told of it; it exists then.
-				if probes != 1 || writes < 3 || writes > 5 {
-					t.Errorf("%d probes and %d writes, want 1 and 3", probes, writes)
-				}
-				pause(time.Hour)
-				if _, after := a.counts(); after != writes {
-					t.Errorf("%d writes in an hour in which nothing happened", after-writes)
-				}
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			a := newAPIServer(t)
+			r := run(t, a, func(c *Config) { change(a, c) })
+			pause(time.Second)
+			wantState(t, r, Registered)
+			a.expect(t, "proved", "mutate", "validate")
+			testutil.Must(t, r.Status().Check())
+			probes, writes := a.counts()
+			// Each configuration may be created again before its watch has told of it; it exists then.
+			if probes != 1 || writes < 3 || writes > 5 {
+				t.Errorf("%d probes and %d writes, want 1 and 3", probes, writes)
+			}
+			pause(time.Hour)
+			if _, after := a.counts(); after != writes {
+				t.Errorf("%d writes in an hour in which nothing happened", after-writes)
+			}
 		})
 	}
 }
@@ -106,46 +102,40 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 	}{
 		"refused": {down: refused, wantErr: "connection refused"},
 		"other certificate": {
-			change:  func(c *Config) { c.ServingCA = &servingCA{bundle: []byte("another")} },
-			wantErr: "x509: unknown authority",
+			change: func(c *Config) { c.ServingCA = &servingCA{bundle: []byte("another")} }, wantErr: "x509: unknown authority",
 		},
-		"somebody else answers": {
-			change:  func(c *Config) { c.Responder = &ProbeResponder{} },
-			wantErr: "another replica",
-		},
+		"somebody else answers": {change: func(c *Config) { c.Responder = &ProbeResponder{} }, wantErr: "another replica"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPIServer(t)
-				a.breaks(tc.down)
-				r := run(t, a, func(c *Config) {
-					if tc.change != nil {
-						tc.change(c)
-					}
-				})
-				pause(10 * time.Minute)
-				wantState(t, r, Proving)
-				testutil.CheckError(t, "Check", "https://127.0.0.1:10262/mutate", r.Status().Check())
-				testutil.CheckError(t, "Check", tc.wantErr, r.Status().Check())
-				o, err := mutating.in(a).get(t.Context())
-				if err != nil || len(o.entries) != 1 || o.entries[0].Name != probeName {
-					t.Errorf("more than the probe is bound: %v, %v", o, err)
+		testutil.Bubble(t, name, func(t *testing.T) {
+			a := newAPIServer(t)
+			a.breaks(tc.down)
+			r := run(t, a, func(c *Config) {
+				if tc.change != nil {
+					tc.change(c)
 				}
-				testutil.Check(t, "the validating one", "gone", a.holds(t, validating))
-				probes, writes := a.counts()
-				// It may be created again before its watch has told of it.
-				if writes < 1 || writes > 2 || probes < 20 || probes > 31 {
-					t.Errorf("%d writes and %d probes in ten minutes, want 1 and about 27", writes, probes)
-				}
-				testutil.Check(t, "number of Events", 1, len(a.recorded()))
-				if tc.down == nil {
-					return
-				}
-				a.breaks(nil)
-				pause(maxBackoff)
-				wantState(t, r, Registered)
-				a.expect(t, "reached", "mutate", "validate")
 			})
+			pause(10 * time.Minute)
+			wantState(t, r, Proving)
+			testutil.CheckError(t, "Check", "https://127.0.0.1:10262/mutate", r.Status().Check())
+			testutil.CheckError(t, "Check", tc.wantErr, r.Status().Check())
+			o, err := mutating.in(a).get(t.Context())
+			if err != nil || len(o.entries) != 1 || o.entries[0].Name != probeName {
+				t.Errorf("more than the probe is bound: %v, %v", o, err)
+			}
+			testutil.Check(t, "the validating one", "gone", a.holds(t, validating))
+			probes, writes := a.counts()
+			// It may be created again before its watch has told of it.
+			if writes < 1 || writes > 2 || probes < 20 || probes > 31 {
+				t.Errorf("%d writes and %d probes in ten minutes, want 1 and about 27", writes, probes)
+			}
+			testutil.Check(t, "number of Events", 1, len(a.recorded()))
+			if tc.down == nil {
+				return
+			}
+			a.breaks(nil)
+			pause(maxBackoff)
+			wantState(t, r, Registered)
+			a.expect(t, "reached", "mutate", "validate")
 		})
 	}
 }
@@ -220,17 +210,15 @@ func TestProvedByNewConnections(t *testing.T) {
 		},
 		"others make enough": {idle: 100_000, want: Unknown, detail: "40 times on connections that it had before"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPIServer(t)
-				r := run(t, a)
-				pause(time.Second)
-				wantState(t, r, Registered)
-				a.lets(func() { a.idle, a.dial = tc.idle, tc.dial })
-				pause(2 * provenFor)
-				wantState(t, r, tc.want)
-				testutil.CheckError(t, "Check", tc.detail, r.Status().Check())
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			a := newAPIServer(t)
+			r := run(t, a)
+			pause(time.Second)
+			wantState(t, r, Registered)
+			a.lets(func() { a.idle, a.dial = tc.idle, tc.dial })
+			pause(2 * provenFor)
+			wantState(t, r, tc.want)
+			testutil.CheckError(t, "Check", tc.detail, r.Status().Check())
 		})
 	}
 }
@@ -265,19 +253,17 @@ func TestProofExpires(t *testing.T) {
 			}
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPIServer(t)
-				r := run(t, a)
-				pause(time.Second)
-				tc.meanwhile(t, a)
-				pause(time.Minute)
-				wantState(t, r, Proving)
-				a.expect(t, tc.reason, "probe", "")
-				a.breaks(nil)
-				pause(time.Minute)
-				wantState(t, r, Registered)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			a := newAPIServer(t)
+			r := run(t, a)
+			pause(time.Second)
+			tc.meanwhile(t, a)
+			pause(time.Minute)
+			wantState(t, r, Proving)
+			a.expect(t, tc.reason, "probe", "")
+			a.breaks(nil)
+			pause(time.Minute)
+			wantState(t, r, Registered)
 		})
 	}
 	t.Run("UnseenSwitchOff", func(t *testing.T) { // the leader is in the middle of a proof
@@ -300,35 +286,31 @@ func TestProofExpires(t *testing.T) {
 			a.expect(t, "an off that was never seen", "probe", "")
 		})
 	})
-	t.Run("FailedOnce", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			a := newAPIServer(t)
-			r := run(t, a)
-			pause(time.Second)
-			a.breaks(broken)
-			pause(provenFor)
-			wantState(t, r, Registered)
-			a.change(t, validating, leaveOut)
-			pause(time.Second)
-			a.expect(t, "the newest repetition has failed", "mutate,probe", "")
-		})
+	testutil.Bubble(t, "FailedOnce", func(t *testing.T) {
+		a := newAPIServer(t)
+		r := run(t, a)
+		pause(time.Second)
+		a.breaks(broken)
+		pause(provenFor)
+		wantState(t, r, Registered)
+		a.change(t, validating, leaveOut)
+		pause(time.Second)
+		a.expect(t, "the newest repetition has failed", "mutate,probe", "")
 	})
-	t.Run("NextTerm", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			a := newAPIServer(t)
-			r := New(a.config())
-			testutil.Start(t, r.Run)
-			end := testutil.Start(t, r.Lead)
-			pause(time.Second)
-			end()
-			a.breaks(broken)
-			a.change(t, mutating, leaveOut)
-			testutil.Start(t, r.Lead)
-			pause(time.Second)
-			// The validating one is bound, but not for the probe.
-			wantState(t, r, Unreachable)
-			a.expect(t, "the next term", "probe", "validate")
-		})
+	testutil.Bubble(t, "NextTerm", func(t *testing.T) {
+		a := newAPIServer(t)
+		r := New(a.config())
+		testutil.Start(t, r.Run)
+		end := testutil.Start(t, r.Lead)
+		pause(time.Second)
+		end()
+		a.breaks(broken)
+		a.change(t, mutating, leaveOut)
+		testutil.Start(t, r.Lead)
+		pause(time.Second)
+		// The validating one is bound, but not for the probe.
+		wantState(t, r, Unreachable)
+		a.expect(t, "the next term", "probe", "validate")
 	})
 }
 
@@ -348,25 +330,23 @@ func TestURLOnSeveralHosts(t *testing.T) {
 		"JoinsLater":        {hosts: "cp-1", later: "cp-2", state: Waiting, fails: several, reason: "it stays bound"},
 		"Unknown":           {forbidden: true, state: Waiting, fails: "leases is forbidden"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPIServer(t)
-				a.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return tc.forbidden, nil, errors.New("leases is forbidden")
-				})
-				for i, host := range strings.Fields(tc.hosts) {
-					a.lives(t, string(rune('a'+i)), host)
-				}
-				r := run(t, a, func(c *Config) { c.Host = cmp.Or(tc.url, c.Host) })
-				pause(time.Second)
-				if tc.later != "" {
-					a.lives(t, "later", tc.later)
-					pause(2 * provenFor)
-					a.expect(t, "later", "mutate", "validate")
-				}
-				wantState(t, r, tc.state)
-				testutil.CheckError(t, "Check", tc.fails, r.Status().Check())
+		testutil.Bubble(t, name, func(t *testing.T) {
+			a := newAPIServer(t)
+			a.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return tc.forbidden, nil, errors.New("leases is forbidden")
 			})
+			for i, host := range strings.Fields(tc.hosts) {
+				a.lives(t, string(rune('a'+i)), host)
+			}
+			r := run(t, a, func(c *Config) { c.Host = cmp.Or(tc.url, c.Host) })
+			pause(time.Second)
+			if tc.later != "" {
+				a.lives(t, "later", tc.later)
+				pause(2 * provenFor)
+				a.expect(t, "later", "mutate", "validate")
+			}
+			wantState(t, r, tc.state)
+			testutil.CheckError(t, "Check", tc.fails, r.Status().Check())
 		})
 	}
 }
@@ -422,8 +402,7 @@ func TestProbeResponder(t *testing.T) {
 	a.await("awaited")
 	ask := func(id string, dryRun, first bool) string {
 		response := &admission.Response{}
-		object, err := json.Marshal(ProbePod(id))
-		testutil.Must(t, err)
+		object := testutil.Get(json.Marshal(ProbePod(id)))(t)
 		a.Probe(&admission.Request{DryRun: dryRun, First: first, Object: object}, response, true)
 		testutil.Check(t, id+": closes the connection", len(response.Patch) > 0, response.Close)
 		validated := &admission.Response{}
@@ -435,9 +414,8 @@ func TestProbeResponder(t *testing.T) {
 		return string(response.Patch[0].Value)
 	}
 	for _, tc := range []struct {
-		reason, id     string
-		dryRun, first  bool
-		answer, awaits string
+		reason, id, answer, awaits string
+		dryRun, first              bool
 	}{
 		{reason: "a Pod that is really created is no probe", id: "awaited", first: true},
 		{reason: "a probe", id: "awaited", dryRun: true, first: true, answer: `"awaited"`, awaits: "awaited"},

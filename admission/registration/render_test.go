@@ -4,6 +4,8 @@
 package registration
 
 import (
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	apiadmission "k8s.io/apiserver/pkg/admission"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -102,4 +105,12 @@ func TestOwnPodsAreExcluded(t *testing.T) {
 		entries, _ := spec.entries(nil)
 		testutil.Check(t, name+": exempt", tc.want, compile(t, entries[0]).exempts(t, tc.request))
 	}
+}
+
+// Check returns an error if readiness fails for the state.
+func (s Status) Check() error {
+	if slices.ContainsFunc(s.Findings(), func(f check.Finding) bool { return f.Unready }) {
+		return errors.New(s.String())
+	}
+	return nil
 }

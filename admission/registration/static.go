@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/manifests"
 )
 
 // staticPoll is how often the files are compared even if no notification came.
@@ -27,7 +28,7 @@ type StaticFilesConfig struct {
 	// Config has a client of the kube-apiserver of this host, and the responder of this process.
 	Config
 
-	// Dir is the directory that has those of StaticDirs.
+	// Dir is the directory that has those of manifests.StaticDirs.
 	Dir string
 	// Loaded returns the hash of the files that its kube-apiserver has loaded, by plugin.
 	Loaded func(context.Context) (map[string]string, error)
@@ -55,6 +56,7 @@ type StaticFiles struct {
 // NewStaticFiles returns StaticFiles that do not run yet. The spec must be valid.
 func NewStaticFiles(config StaticFilesConfig) *StaticFiles {
 	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics(unregistered))
 	s := &StaticFiles{
 		board: board{metrics: config.Metrics}, config: config,
 		writes: rate.NewLimiter(rate.Every(writeInterval), writeBurst),
@@ -80,7 +82,7 @@ func (s *StaticFiles) Run(ctx context.Context) error {
 	for k := range kinds {
 		// It cannot be watched before the first write has made it; until then this polls.
 		running.Go(func() {
-			filesystem.WatchUntil(ctx, staticPoll, k.staticDir(s.config.Dir), s.queue, nil)
+			filesystem.WatchUntil(ctx, staticPoll, manifests.StaticDirs(s.config.Dir)[k], s.queue, nil)
 		})
 	}
 	s.asks.Open() // for what the other loop adds
@@ -153,7 +155,7 @@ func (s *StaticFiles) write(ctx context.Context) error {
 		changed = true
 		path := kind(k).staticPath(s.config.Dir)
 		if s.contents[k] != nil && !bytes.Equal(s.contents[k], found[k]) {
-			s.config.Metrics.repaired()
+			s.config.Metrics.repairs.Inc()
 			s.show(ctx, Status{State: Repairing, Detail: path + " was changed or removed by another process, perhaps a second one of ours"})
 		}
 		if !s.writes.AllowN(s.config.Clock.Now(), 1) {

@@ -90,7 +90,7 @@ func (h *host) loaded(context.Context) (map[string]string, error) {
 		if h.hides[k.plugin()] {
 			continue
 		}
-		_, hash, err := manifest.LoadFiles(k.staticDir(h.dir))
+		_, hash, err := manifest.LoadFiles(manifests.StaticDirs(h.dir)[k])
 		if err != nil {
 			return nil, err
 		}
@@ -174,10 +174,7 @@ func TestStaticIsProved(t *testing.T) {
 				after: maxPause, state: Waiting, detail: "it restarts with them",
 			},
 			step{do: func() { h.away = nil }, after: maxPause, state: Proving, detail: "provide credentials", files: "probe;"},
-			step{
-				do: func() { h.down = nil }, after: maxPause,
-				state: Registered, detail: "https://127.0.0.1:10262", files: "mutate,probe;validate",
-			},
+			step{do: func() { h.down = nil }, after: maxPause, state: Registered, detail: "https://127.0.0.1:10262", files: "mutate,probe;validate"},
 		)
 		asked := h.asked
 		h.walk(s, step{after: 4 * time.Minute, state: Registered})
@@ -216,13 +213,11 @@ func TestStaticIsProved(t *testing.T) {
 func TestStaticAfterARestart(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
 		h.walk(h.run(), step{after: 3 * time.Second, state: Registered})
-		right, err := readStatic(h.dir)
-		testutil.Must(t, err)
+		right := testutil.Get(readStatic(h.dir))(t)
 		h.from(func() { h.down = errors.New(`failed calling webhook "` + probeName + `": tls: internal error`) })
 		next := h.run(func(c *StaticFilesConfig) { c.Responder = &ProbeResponder{} })
 		h.walk(next, step{after: time.Minute, state: Unreachable, detail: "tls: internal error", files: "mutate,probe;validate"})
-		after, err := readStatic(h.dir)
-		testutil.Must(t, err)
+		after := testutil.Get(readStatic(h.dir))(t)
 		testutil.Check(t, "right files", right, after)
 	})
 }
@@ -286,10 +281,8 @@ func TestStaticPolicy(t *testing.T) {
 		change func(*Spec)
 		want   bool
 	}{
-		"Ordinary": {change: func(s *Spec) { s.Ordinary = true }, want: true},
-		"Ignore": {change: func(s *Spec) {
-			s.Ordinary, s.FailurePolicy = true, admissionregistrationv1.Ignore
-		}},
+		"Ordinary":     {change: func(s *Spec) { s.Ordinary = true }, want: true},
+		"Ignore":       {change: func(s *Spec) { s.Ordinary, s.FailurePolicy = true, admissionregistrationv1.Ignore }},
 		"OtherPlugins": {change: func(*Spec) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -441,9 +434,8 @@ func TestDecodeStatic(t *testing.T) {
 			entries[mutating], _ = urlSpec().entries(ca)
 			entries[mutating] = append(entries[mutating], urlSpec().probeEntry(ca))
 			tc.change(&entries[mutating][0])
-			contents, err := encodeStatic(entries)
-			testutil.Must(t, err)
-			_, err = mutating.decodeStatic(contents[mutating])
+			contents := testutil.Get(encodeStatic(entries))(t)
+			_, err := mutating.decodeStatic(contents[mutating])
 			testutil.Check(t, "refused", tc.wrong, err != nil)
 		})
 	}

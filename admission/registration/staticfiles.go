@@ -35,20 +35,13 @@ const (
 	staticOffFile = "off"
 )
 
-// StaticDirs returns the directories below dir that kube-apiserver reads: staticManifestsDir of
-// MutatingAdmissionWebhook, ValidatingAdmissionWebhook and MutatingAdmissionPolicy. The plugins must not
-// share one, because each refuses the others' kinds.
-func StaticDirs(dir string) []string {
-	return []string{mutating.staticDir(dir), validating.staticDir(dir), filepath.Dir(staticPolicyPath(dir))}
+func (k kind) staticPath(dir string) string {
+	return filepath.Join(manifests.StaticDirs(dir)[k], staticFile)
 }
 
-func (k kind) staticDir(dir string) string {
-	return filepath.Join(dir, [kinds]string{"mutating", "validating"}[k])
+func staticPolicyPath(dir string) string {
+	return filepath.Join(manifests.StaticDirs(dir)[kinds], staticFile)
 }
-
-func (k kind) staticPath(dir string) string { return filepath.Join(k.staticDir(dir), staticFile) }
-
-func staticPolicyPath(dir string) string { return filepath.Join(dir, "policies", staticFile) }
 
 // StaticPaths returns the files below dir, that of the policy first.
 func StaticPaths(dir string) []string {

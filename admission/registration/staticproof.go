@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/manifests"
 )
 
 const (
@@ -108,7 +110,7 @@ func (s *StaticFiles) missing(ctx context.Context) *failure {
 		return &failure{error: err, stage: Waiting, unasked: true}
 	}
 	for k := range kinds {
-		dir := k.staticDir(s.config.Dir)
+		dir := manifests.StaticDirs(s.config.Dir)[k]
 		_, want, err := manifest.LoadFiles(dir)
 		found, reads := loaded[k.plugin()]
 		switch {

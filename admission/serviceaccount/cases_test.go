@@ -94,8 +94,7 @@ func forEachCase(t *testing.T, directory string, check func(*testing.T, podCase)
 
 func readCase(t *testing.T, file string) podCase {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile(file))(t)
 	var tc podCase
 	if err := yaml.UnmarshalStrict(data, &tc); err != nil {
 		t.Fatalf("%s: %v", file, err)
@@ -153,8 +152,7 @@ func (tc podCase) patch(t *testing.T) []map[string]any {
 
 func decodePatch(t *testing.T, operations []admission.PatchOperation) []map[string]any {
 	t.Helper()
-	encoded, err := json.Marshal(operations)
-	testutil.Must(t, err)
+	encoded := testutil.Get(json.Marshal(operations))(t)
 	var decoded []map[string]any
 	testutil.Must(t, json.Unmarshal(encoded, &decoded))
 	return decoded

@@ -65,6 +65,4 @@ type Dependencies struct {
 	// Suffix returns the random end of a volume's name: five characters as of
 	// k8s.io/apimachinery/pkg/util/rand.
 	Suffix func() string
-	// Metrics may be nil.
-	Metrics *Metrics
 }

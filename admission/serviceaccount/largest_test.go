@@ -112,8 +112,7 @@ func TestLongTexts(t *testing.T) {
 		"Account":        {review: spec(`"serviceAccountName":"` + long + `"`), code: `"code":403`},
 		"AccountAlias":   {review: spec(`"serviceAccount":"` + long + `"`), code: `"code":403`},
 		"TokenVolume": {
-			review: spec(`"volumes":[{"name":"kube-api-access-` + long + `"}],"containers":[` + containers + `]`),
-			code:   `"code":400`,
+			review: spec(`"volumes":[{"name":"kube-api-access-` + long + `"}],"containers":[` + containers + `]`), code: `"code":400`,
 		},
 		"SecretVolume": {
 			review: spec(`"volumes":[{"name":"` + long + `","secret":{"secretName":"token"}}],"containers":[` + containers + `]`),
@@ -123,19 +122,15 @@ func TestLongTexts(t *testing.T) {
 		"PullSecret":  {review: spec(`"imagePullSecrets":[` + reference + `]`), code: `"code":403`},
 		"Environment": {review: spec(`"containers":[{"envFrom":[{"secretRef":` + reference + `}]}]`), code: `"code":403`},
 		"Variable": {
-			review: spec(`"containers":[{"env":[{"name":"` + long + `","valueFrom":{"secretKeyRef":{"name":"a"}}}]}]`),
-			code:   `"code":403`,
+			review: spec(`"containers":[{"env":[{"name":"` + long + `","valueFrom":{"secretKeyRef":{"name":"a"}}}]}]`), code: `"code":403`,
 		},
 		"Container":      {review: spec(`"containers":[{"name":"` + long + `","envFrom":[{"secretRef":{"name":"a"}}]}]`), code: `"code":403`},
 		"KeyOfWrongType": {review: metadata(`"annotations":{"` + long + `":1}`), code: `"code":413`},
 		"KeyOfBroken":    {review: strings.TrimSuffix(metadata(`"annotations":{"`+long+`":1}`), "0}") + "z", code: `"code":413`},
 		"KeyCut":         {review: review(`"spec":{}`, `"spec":{"`+long)[:6<<20], code: `"code":400`},
 		"KeyOutside":     {review: strings.Replace(metadata(""), `"object":`, `"`+long+`":{"a":z},"object":`, 1), code: `"code":413`},
-		"KeyBroken": {
-			review: strings.Replace(metadata(""), `"object":`, `"object":{"`+long+`":{"a":z}},"o":`, 1),
-			code:   `"code":413`,
-		},
-		"ObjectKind": {review: metadata(`"x":1},"kind":"` + long + `","y":{"z":1`), code: `"code":400`},
+		"KeyBroken":      {review: strings.Replace(metadata(""), `"object":`, `"object":{"`+long+`":{"a":z}},"o":`, 1), code: `"code":413`},
+		"ObjectKind":     {review: metadata(`"x":1},"kind":"` + long + `","y":{"z":1`), code: `"code":400`},
 	} {
 		if tc.mode.Mode == "" {
 			tc.mode = projected

@@ -4,12 +4,14 @@
 package serviceaccount
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,9 +28,7 @@ func TestEveryCVEPath(t *testing.T) {
 		"envFrom": `"envFrom": [{"configMapRef": {"name": "c"}}, {"secretRef": {"name": %q}}]`,
 	}
 	words := map[string]string{"env": " with envVar A referencing ", "envFrom": " with envFrom referencing "}
-	lists := map[string]string{
-		"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container",
-	}
+	lists := map[string]string{"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container"}
 	for list, role := range lists {
 		for field, member := range fields {
 			t.Run(list+"/"+field, func(t *testing.T) {
@@ -100,10 +100,8 @@ func TestVisitorKnowsEverySecretReference(t *testing.T) {
 		t.Run(strings.Join(path, "."), func(t *testing.T) {
 			spec := reflect.New(reflect.TypeFor[corev1.PodSpec]())
 			setString(t, spec.Elem(), path, "the-secret")
-			object, err := json.Marshal(corev1.Pod{Spec: *spec.Interface().(*corev1.PodSpec)})
-			testutil.Must(t, err)
-			pod, err := decodePod(&admission.Request{Object: object})
-			testutil.Must(t, err)
+			object := testutil.Get(json.Marshal(corev1.Pod{Spec: *spec.Interface().(*corev1.PodSpec)}))(t)
+			pod := testutil.Get(decodePod(&admission.Request{Object: object}))(t)
 			references := pod.Spec.secretReferences()
 			if len(references) != 1 || references[0].secret != "the-secret" {
 				t.Errorf("the visitor sees %+v in %s", references, object)
@@ -164,4 +162,45 @@ func setString(t *testing.T, v reflect.Value, path []string, value string) {
 	default:
 		t.Fatalf("a %s leads to a Secret", v.Kind())
 	}
+}
+
+func TestContainers(t *testing.T) {
+	t.Parallel()
+	plugin := newWorld(account(testNamespace, defaultAccount)).plugin(DefaultConfig())
+	const one = `{"name":"a"}`
+	pod := func(containers, inits int) []byte {
+		list := func(n int) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
+		return fmt.Appendf(nil, `{"spec":{"serviceAccountName":"default","containers":[%s],"initContainers":[%s]}}`,
+			list(containers), list(inits))
+	}
+	for name, tc := range map[string]struct {
+		containers, inits int
+		want              int32
+	}{"Most": {600, 400, 0}, "OneMore": {600, 401, 413}} {
+		for call, decide := range plugin.calls() {
+			code, message := codeAndMessage(decide(t.Context(), creation(pod(tc.containers, tc.inits)), &admission.Response{}))
+			testutil.Check(t, name+" "+call+": "+message, tc.want, code)
+		}
+	}
+}
+
+// TestLimitIsLinear: a user may list as many Secrets in an account as he refers to.
+func TestLimitIsLinear(t *testing.T) {
+	t.Parallel()
+	const many = 40_000
+	limited := account(testNamespace, defaultAccount)
+	limited.Annotations = map[string]string{enforceAnnotation: "true"}
+	var env strings.Builder
+	for i := range many {
+		limited.Secrets = append(limited.Secrets, corev1.ObjectReference{Name: fmt.Sprint("s", i)})
+		fmt.Fprintf(&env, `,{"secretRef":{"name":"s%d"}}`, i)
+	}
+	object := []byte(`{"spec":{"serviceAccountName":"default","containers":[{"name":"a","envFrom":[` + env.String()[1:] + `]}]}}`)
+	plugin := newWorld(limited).plugin(DefaultConfig())
+	start := time.Now()
+	testutil.Must(t, plugin.Validate(t.Context(), creation(object), &admission.Response{}))
+	t.Logf("%d references to as many Secrets: %s", many, time.Since(start))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	testutil.CheckError(t, "nobody waits any more", "context canceled", plugin.Validate(ctx, creation(object), &admission.Response{}))
 }

@@ -35,7 +35,7 @@ func (d *Dependencies) findAccount(ctx context.Context, name cache.ObjectName,
 	mode lookupMode) (_ *corev1.ServiceAccount, made bool, _ error) {
 	account, err := d.cachedAccount(name)
 	if err == nil {
-		d.Metrics.lookup(sourceCache)
+		d.Waiters.metrics.lookup(sourceCache)
 		return account, false, nil
 	}
 	// The cache may be stale. All that follows takes time, so the number of waiters is bounded.
@@ -62,7 +62,7 @@ func (d *Dependencies) cachedAccount(name cache.ObjectName) (*corev1.ServiceAcco
 
 // liveAccount reads the account from the apiserver, once.
 func (d *Dependencies) liveAccount(ctx context.Context, name cache.ObjectName) (*corev1.ServiceAccount, error) {
-	d.Metrics.lookup(sourceLive)
+	d.Waiters.metrics.lookup(sourceLive)
 	account, err := d.Client.ServiceAccounts(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, notFound(name)
@@ -76,7 +76,7 @@ func (d *Dependencies) liveAccount(ctx context.Context, name cache.ObjectName) (
 // createdAccount creates the account and reads it, because it may have existed with other content.
 // It is still missing if the namespace is terminating, or if a quota, a policy or a webhook keeps it away.
 func (d *Dependencies) createdAccount(ctx context.Context, name cache.ObjectName) (_ *corev1.ServiceAccount, made bool, _ error) {
-	d.Metrics.lookup(sourceCreated)
+	d.Waiters.metrics.lookup(sourceCreated)
 	made, ensureErr := d.Ensure(ctx, name.Namespace, name.Name)
 	account, err := d.liveAccount(ctx, name)
 	if ensureErr != nil && apierrors.IsNotFound(err) {
@@ -88,7 +88,7 @@ func (d *Dependencies) createdAccount(ctx context.Context, name cache.ObjectName
 // awaitedAccount waits until the informer has the account. After the timeout the account counts as
 // missing.
 func (d *Dependencies) awaitedAccount(ctx context.Context, name cache.ObjectName) (account *corev1.ServiceAccount, err error) {
-	d.Metrics.lookup(sourceAwaited)
+	d.Waiters.metrics.lookup(sourceAwaited)
 	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
 	shown := d.Waiters.await(ctx, name, func() bool {

@@ -35,12 +35,11 @@ const (
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	type want struct {
-		code     int32
-		message  string
-		after    time.Duration
-		gets     int32
-		ensured  int32
-		annotate string
+		code          int32
+		message       string
+		after         time.Duration
+		gets, ensured int32
+		annotate      string
 	}
 	const (
 		broken      = "Internal error occurred: error looking up service account shop/default: boom"
@@ -54,7 +53,7 @@ func TestLookup(t *testing.T) {
 		return func(context.Context, string, string) (bool, error) { return false, err }
 	}
 	createsNothing := func(context.Context, string, string) (bool, error) { return false, nil }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		pod    string // defaultPod if empty
 		// The account named is in the cache, or only at the apiserver.
@@ -66,11 +65,10 @@ func TestLookup(t *testing.T) {
 		// call is Admit if nil.
 		call func(*Plugin, context.Context, *admission.Request, *admission.Response) error
 		// during runs beside the call.
-		during   func(*world)
-		deadline time.Duration
-		dryRun   bool
-		noWait   bool
-		want     want
+		during         func(*world)
+		deadline       time.Duration
+		dryRun, noWait bool
+		want           want
 	}{
 		"Cached": {reason: "the cache is all it takes", cached: "default", creates: true},
 		"Created": {
@@ -81,17 +79,14 @@ func TestLookup(t *testing.T) {
 			reason: "a dry run leaves nothing behind, and does not wait", creates: true, dryRun: true,
 			want: want{code: 403, message: missing, gets: 1},
 		},
-		"NotAwaitedByALargeOne": {
-			reason: "it would keep others out", noWait: true, want: want{code: 403, message: missing, gets: 1},
-		},
+		"NotAwaitedByALargeOne": {reason: "it would keep others out", noWait: true, want: want{code: 403, message: missing, gets: 1}},
 		"CreatedByALargeOne": {
 			reason: "that is no waiting", noWait: true, creates: true, want: want{gets: 1, ensured: 1, annotate: "shop/default"},
 		},
 		"QuotaExhausted": {
 			reason: "the user's own quota or policy, as in kube-apiserver", ensure: refusesWith(apierrors.NewForbidden(
 				corev1.Resource("serviceaccounts"), "default", errors.New("exceeded quota: q"))),
-			want: want{code: 403, gets: 1, message: missing + keptAway +
-				`serviceaccounts "default" is forbidden: exceeded quota: q`},
+			want: want{code: 403, gets: 1, message: missing + keptAway + `serviceaccounts "default" is forbidden: exceeded quota: q`},
 		},
 		"PolicyInvalid": {
 			reason: "a policy chooses its code", ensure: refusesWith(apierrors.NewInvalid(schema.GroupKind{Kind: "ServiceAccount"}, "default", nil)),
@@ -134,8 +129,7 @@ func TestLookup(t *testing.T) {
 			want: want{code: 403, message: webMissing, gets: 1},
 		},
 		"Awaited": {
-			reason: "where this process creates no accounts, another one does",
-			during: func(w *world) {
+			reason: "where this process creates no accounts, another one does", during: func(w *world) {
 				<-time.After(time.Second)
 				w.show(account(testNamespace, "other"))
 				w.show(account("elsewhere", "default"))
@@ -146,8 +140,7 @@ func TestLookup(t *testing.T) {
 		},
 		"AwaitedInVain": {reason: "waiting has an end", want: want{code: 403, message: missing, gets: 1, after: accountTimeout}},
 		"AwaitedUntilDeadline": {
-			reason: "the request has an end too", deadline: time.Second,
-			want: want{code: 403, message: missing, gets: 1, after: time.Second},
+			reason: "the request has an end too", deadline: time.Second, want: want{code: 403, message: missing, gets: 1, after: time.Second},
 		},
 		"ValidateDoesNotWait": {
 			reason: "Admit has waited already", pod: `{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default"}}`,
@@ -160,49 +153,46 @@ func TestLookup(t *testing.T) {
 			reason: "the request's deadline bounds the request to the apiserver", pod: otherPod, silent: true, deadline: 4 * time.Second,
 			want: want{code: 500, message: webDeadline, gets: 1, after: 4 * time.Second},
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.ensure, w.err = tc.ensure, tc.apiErr
-				if tc.creates {
-					w.creates()
-				}
-				if tc.cached != "" {
-					w.show(account(testNamespace, tc.cached))
-				}
-				if tc.stored != "" {
-					_ = w.server.Add(account(testNamespace, tc.stored))
-				}
-				if tc.silent {
-					w.requests = make(chan struct{})
-				}
-				request := creation([]byte(cmp.Or(tc.pod, defaultPod)))
-				request.DryRun, request.NoWait = tc.dryRun, tc.dryRun || tc.noWait
-				ctx := t.Context()
-				if tc.deadline > 0 {
-					deadlined, cancel := context.WithTimeout(ctx, tc.deadline)
-					defer cancel()
-					ctx = deadlined
-				}
-				if tc.during != nil {
-					go tc.during(w)
-				}
-				if tc.call == nil {
-					tc.call = (*Plugin).Admit
-				}
-				start, response := time.Now(), &admission.Response{}
-				code, message := codeAndMessage(tc.call(w.plugin(DefaultConfig()), ctx, request, response))
-				got := want{
-					code: code, message: message, after: time.Since(start), gets: w.gets.Load(), ensured: w.ensured.Load(),
-					annotate: response.AuditAnnotations[auditCreated],
-				}
-				if got != tc.want {
-					t.Errorf("%s\n got %+v\nwant %+v", tc.reason, got, tc.want)
-				}
-				w.mustBeEmpty(t)
-			})
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			w.ensure, w.err = tc.ensure, tc.apiErr
+			if tc.creates {
+				w.creates()
+			}
+			if tc.cached != "" {
+				w.show(account(testNamespace, tc.cached))
+			}
+			if tc.stored != "" {
+				_ = w.server.Add(account(testNamespace, tc.stored))
+			}
+			if tc.silent {
+				w.requests = make(chan struct{})
+			}
+			request := creation([]byte(cmp.Or(tc.pod, defaultPod)))
+			request.DryRun, request.NoWait = tc.dryRun, tc.dryRun || tc.noWait
+			ctx := t.Context()
+			if tc.deadline > 0 {
+				deadlined, cancel := context.WithTimeout(ctx, tc.deadline)
+				defer cancel()
+				ctx = deadlined
+			}
+			if tc.during != nil {
+				go tc.during(w)
+			}
+			if tc.call == nil {
+				tc.call = (*Plugin).Admit
+			}
+			start, response := time.Now(), &admission.Response{}
+			code, message := codeAndMessage(tc.call(w.plugin(DefaultConfig()), ctx, request, response))
+			got := want{
+				code: code, message: message, after: time.Since(start), gets: w.gets.Load(), ensured: w.ensured.Load(),
+				annotate: response.AuditAnnotations[auditCreated],
+			}
+			if got != tc.want {
+				t.Errorf("%s\n got %+v\nwant %+v", tc.reason, got, tc.want)
+			}
+			w.mustBeEmpty(t)
 		})
 	}
 }
@@ -339,8 +329,7 @@ func TestFollow(t *testing.T) {
 		t.Cleanup(source.Shutdown)
 		informer := cache.NewSharedIndexInformer(source, &corev1.ServiceAccount{}, 0, nil)
 		w := NewWaiters(mostWaiters, nil)
-		stop, err := w.Follow(informer, AccountItself)
-		testutil.Must(t, err)
+		testutil.Must(t, w.Follow(informer, AccountItself))
 		testutil.Start(t, func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
 		checks := 0
 		go w.await(t.Context(), cache.NewObjectName(testNamespace, defaultAccount), func() bool { checks++; return false })
@@ -350,9 +339,6 @@ func TestFollow(t *testing.T) {
 			change(account(testNamespace, defaultAccount))
 			synctest.Wait()
 		}
-		testutil.Must(t, stop())
-		source.Modify(account(testNamespace, defaultAccount))
-		synctest.Wait()
 		testutil.Check(t, "checks, one at first and one for each change", 3, checks)
 	})
 }

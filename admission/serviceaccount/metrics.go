@@ -13,7 +13,7 @@ const (
 	sourceAwaited = "awaited"
 )
 
-// Metrics are the metrics of the plugin. A nil Metrics is a no-op.
+// Metrics are the metrics of the plugin.
 type Metrics struct {
 	lookups *metrics.CounterVec
 	waiting *metrics.Gauge
@@ -32,18 +32,10 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}),
 	}
 	mustRegister(m.lookups, m.waiting)
-	m.setWaiting(0)
 	return m
 }
 
-func (m *Metrics) lookup(source string) {
-	if m != nil {
-		m.lookups.WithLabelValues(source).Inc()
-	}
-}
+// unregistered is for NewMetrics without a registry: they count nothing.
+func unregistered(...metrics.Registerable) {}
 
-func (m *Metrics) setWaiting(n int) {
-	if m != nil {
-		m.waiting.Set(float64(n))
-	}
-}
+func (m *Metrics) lookup(source string) { m.lookups.WithLabelValues(source).Inc() }

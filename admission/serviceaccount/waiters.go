@@ -4,12 +4,12 @@
 package serviceaccount
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/admission"
@@ -41,7 +41,9 @@ type waiter struct {
 // all the calls that may be decided. One namespace may use a quarter of the limit, so that Pods
 // that wait for tokens there do not block other namespaces. Metrics may be nil.
 func NewWaiters(limit int, metrics *Metrics) *Waiters {
-	return &Waiters{limit: limit, metrics: metrics, inside: map[string]int{}, waiting: map[cache.ObjectName]*waiter{}}
+	return &Waiters{
+		limit: limit, metrics: cmp.Or(metrics, NewMetrics(unregistered)), inside: map[string]int{}, waiting: map[cache.ObjectName]*waiter{},
+	}
 }
 
 // Wake makes the requests check again that wait for the account of that name or for its token. The
@@ -64,7 +66,7 @@ func (w *Waiters) enter(namespace string) bool {
 	}
 	w.entered++
 	w.inside[namespace]++
-	w.metrics.setWaiting(w.entered)
+	w.metrics.waiting.Set(float64(w.entered))
 	return true
 }
 
@@ -75,7 +77,7 @@ func (w *Waiters) leave(namespace string) {
 	if w.inside[namespace]--; w.inside[namespace] == 0 {
 		delete(w.inside, namespace)
 	}
-	w.metrics.setWaiting(w.entered)
+	w.metrics.waiting.Set(float64(w.entered))
 }
 
 // await returns true once found does, false if ctx ends first. It calls found at once and after
@@ -122,32 +124,19 @@ func tooManyWaiters() error {
 	return admission.TooManyRequests(errTooManyWaiters.Error())
 }
 
-// Follow wakes the waiters of an account on every change that informer delivers, until stop is
-// called. AccountOf returns the account of an object; for an informer of accounts it is
-// AccountItself.
-func (w *Waiters) Follow(informer cache.SharedIndexInformer,
-	accountOf func(object any) (cache.ObjectName, bool)) (stop func() error, err error) {
-	wake := func(object any) {
-		if name, ok := accountOf(object); ok {
-			w.Wake(name)
-		}
-	}
+// Follow wakes the waiters of an account on every change that informer delivers. AccountOf returns the account of an
+// object; for an informer of accounts it is AccountItself.
+func (w *Waiters) Follow(informer cache.SharedIndexInformer, accountOf func(object any) cache.ObjectName) error {
+	wake := func(object any) { w.Wake(accountOf(object)) }
 	// No request waits for a deletion.
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    wake,
 		UpdateFunc: func(_, object any) { wake(object) },
 	})
-	if err != nil {
-		return nil, fmt.Errorf("follow an informer: %w", err)
-	}
-	return func() error { return informer.RemoveEventHandler(registration) }, nil
+	return err
 }
 
 // AccountItself returns the name of the ServiceAccount object.
-func AccountItself(object any) (cache.ObjectName, bool) {
-	account, err := meta.Accessor(object)
-	if err != nil {
-		return cache.ObjectName{}, false
-	}
-	return cache.MetaObjectToName(account), true
+func AccountItself(object any) cache.ObjectName {
+	return cache.MetaObjectToName(object.(*corev1.ServiceAccount))
 }

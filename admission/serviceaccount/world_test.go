@@ -34,15 +34,14 @@ var errBoom = errors.New("boom")
 
 // world is what a plugin under test sees: a cache and an apiserver, which may differ.
 type world struct {
-	cache    cache.Indexer
-	server   cache.Store
-	err      error // of the apiserver
-	gets     atomic.Int32
-	ensured  atomic.Int32
-	ensure   func(context.Context, string, string) (bool, error)
-	tokens   map[string]bool // usable token Secrets
-	waiters  *Waiters
-	requests chan struct{} // receives, if not nil, before a GET is answered
+	cache         cache.Indexer
+	server        cache.Store
+	err           error // of the apiserver
+	gets, ensured atomic.Int32
+	ensure        func(context.Context, string, string) (bool, error)
+	tokens        map[string]bool // usable token Secrets
+	waiters       *Waiters
+	requests      chan struct{} // receives, if not nil, before a GET is answered
 }
 
 // newWorld has accounts in the cache and in the apiserver.
@@ -150,13 +149,9 @@ func apply(t *testing.T, object []byte, operations []admission.PatchOperation) [
 	if len(operations) == 0 {
 		return object
 	}
-	encoded, err := json.Marshal(operations)
-	testutil.Must(t, err)
-	patch, err := jsonpatch.DecodePatch(encoded)
-	testutil.Must(t, err)
-	patched, err := patch.Apply(object)
-	testutil.Must(t, err)
-	return patched
+	encoded := testutil.Get(json.Marshal(operations))(t)
+	patch := testutil.Get(jsonpatch.DecodePatch(encoded))(t)
+	return testutil.Get(patch.Apply(object))(t)
 }
 
 // admitTwice admits the Pod of request, patches it and admits it again, which must

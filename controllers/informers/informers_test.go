@@ -226,15 +226,13 @@ func TestOtherObjectsAreTrimmed(t *testing.T) {
 		v.Await(t.Context())
 
 		accounts, _ := v.Accounts()
-		got, err := accounts.ServiceAccounts("shop").Get("robot")
-		testutil.Must(t, err)
+		got := testutil.Get(accounts.ServiceAccounts("shop").Get("robot"))(t)
 		want := robot.DeepCopy()
 		want.TypeMeta, want.ManagedFields = got.TypeMeta, got.ManagedFields
 		testutil.Check(t, "cached account", want, got)
 		testutil.Check(t, "managedFields of the account, which prove a reference", 1, len(got.ManagedFields))
 		namespaces, _ := v.Namespaces()
-		namespace, err := namespaces.Get("shop")
-		testutil.Must(t, err)
+		namespace := testutil.Get(namespaces.Get("shop"))(t)
 		testutil.Check(t, "cached namespace", &corev1.Namespace{
 			TypeMeta: namespace.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "uid", ResourceVersion: "4"}, Status: terminating,
 		}, namespace)
@@ -258,7 +256,7 @@ func TestObserveRootCA(t *testing.T) {
 	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
 	hash := sha256.Sum256([]byte("bundle"))
 	bundle := map[string]string{"ca.crt": "bundle"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		given  corev1.ConfigMap
 		want   RootCA
@@ -278,8 +276,7 @@ func TestObserveRootCA(t *testing.T) {
 		},
 		"NoData": {given: corev1.ConfigMap{ObjectMeta: meta()}, want: RootCA{ObjectMeta: meta()}},
 		"EmptyBundle": {
-			reason: "is none", given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": ""}},
-			want: RootCA{ObjectMeta: meta()},
+			reason: "is none", given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": ""}}, want: RootCA{ObjectMeta: meta()},
 		},
 		"MoreKeys": {
 			given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": "bundle", "x": ""}},
@@ -293,15 +290,11 @@ func TestObserveRootCA(t *testing.T) {
 			reason: "clients read data", given: corev1.ConfigMap{ObjectMeta: meta(), BinaryData: map[string][]byte{"ca.crt": []byte("bundle")}},
 			want: RootCA{ObjectMeta: meta(), Extra: true},
 		},
-		"Immutable": {
-			given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(true)}, want: RootCA{ObjectMeta: meta(), Immutable: true},
-		},
-	}
-	for name, tc := range cases {
+		"Immutable": {given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(true)}, want: RootCA{ObjectMeta: meta(), Immutable: true}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			before := tc.given.DeepCopy()
-			got, err := observeRootCA(&tc.given)
-			testutil.Must(t, err)
+			got := testutil.Get(observeRootCA(&tc.given))(t)
 			testutil.Check(t, tc.reason, &tc.want, got)
 			testutil.Check(t, "what was given", before, &tc.given)
 			if again, err := observeRootCA(got); err != nil || again != got {

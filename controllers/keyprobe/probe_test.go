@@ -40,8 +40,7 @@ func TestTheProbe(t *testing.T) {
 
 		claims := jwt.MapClaims{}
 		verified := func(*jwt.Token) (any, error) { return a.old.Public().Key, nil }
-		token, err := jwt.ParseWithClaims(review.Spec.Token, claims, verified, jwt.WithTimeFunc(time.Now))
-		testutil.Must(t, err)
+		token := testutil.Get(jwt.ParseWithClaims(review.Spec.Token, claims, verified, jwt.WithTimeFunc(time.Now)))(t)
 		testutil.Check(t, "header", map[string]any{"alg": "ES256", "kid": a.old.ID(), "typ": "JWT"}, token.Header)
 		if id, _ := claims["jti"].(string); id == "" {
 			t.Error("the token has no ID")
@@ -73,8 +72,7 @@ func TestADyingAccountIsNotProbedWith(t *testing.T) {
 		server.learn(testKeys().old)
 		a := start(t, server)
 		testutil.Check(t, "status", "key OLD signs", a.named(a.Status()))
-		token, err := tokens.Inspect(server.tokens[0])
-		testutil.Must(t, err)
+		token := testutil.Get(tokens.Inspect(server.tokens[0]))(t)
 		testutil.Check(t, "subject", "system:serviceaccount:shop:robot", token.Subject)
 	})
 }
@@ -145,8 +143,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 			problem: refused + "it gives no reason (is --service-account-issuer right?)",
 		},
 		"WrongIssuerNoDocument": {
-			reason: "the right issuer is not known",
-			world: func(c *Config, s *apiserver) {
+			reason: "the right issuer is not known", world: func(c *Config, s *apiserver) {
 				answering(http.StatusNotFound, "404 page not found")(c, s)
 				c.Issuer = "https://wrong.example.com"
 			},

@@ -28,8 +28,7 @@ func TestAKeyRingDecides(t *testing.T) {
 		a.RingChanged(a.ctx)
 		synctest.Wait()
 		testutil.Check(t, "keys once the next one is published", []string{
-			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`,
-			`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
+			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`, `sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
 		}, a.series("sacm_signing_key{"))
 		testutil.Check(t, "status once the next one is published", "key OLD signs", a.named(a.Status()))
 

@@ -23,6 +23,7 @@
 package legacytokencleaner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -89,9 +90,7 @@ type Controller struct {
 
 // New builds a controller that does not run yet.
 func New(config Config) *Controller {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
+	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
 	if config.Replacements == nil {
 		config.Replacements = func(*corev1.ServiceAccount, []*tokensecrets.TokenSecret) tokensecrets.Replacement {
 			return tokensecrets.NotReplaced

@@ -51,22 +51,19 @@ func TestIdle(t *testing.T) {
 func TestARefusingAPI(t *testing.T) {
 	t.Parallel()
 	forbidden, conflict := controllertest.Forbidden("secrets"), controllertest.Conflict("secrets")
-	cases := map[string]struct {
-		reason         string
-		verb, resource string
-		answer         error
-		marked         bool
-		want           string // the error; "" if there is none
-		decisions      map[string]float64
+	for name, tc := range map[string]struct {
+		reason, verb, resource string
+		answer                 error
+		marked                 bool
+		want                   string // the error; "" if there is none
+		decisions              map[string]float64
 	}{
 		"Tracking": {
-			verb: "get", resource: "configmaps", answer: forbidden,
-			want: `look up since when legacy tokens are tracked, in config map ` +
+			verb: "get", resource: "configmaps", answer: forbidden, want: `look up since when legacy tokens are tracked, in config map ` +
 				`kube-system/kube-apiserver-legacy-service-account-token-tracking: secrets is forbidden: no`,
 		},
 		"Pods": {
-			reason: "what cannot be looked at may be mounted",
-			verb:   "list", resource: "pods", answer: forbidden, marked: true,
+			reason: "what cannot be looked at may be mounted", verb: "list", resource: "pods", answer: forbidden, marked: true,
 			want: `list pods of namespace "ns": secrets is forbidden: no`,
 		},
 		"MarkConflict": {verb: "patch", resource: "secrets", answer: conflict, decisions: map[string]float64{"changed": 1}},
@@ -75,16 +72,14 @@ func TestARefusingAPI(t *testing.T) {
 			want: "mark token secret ns/app-token invalid: kube-apiserver answered 403 Forbidden: secrets is forbidden: no",
 		},
 		"LiveSecret": {
-			verb: "get", resource: "secrets", answer: forbidden, marked: true,
-			want: `look up secret ns/app-token: secrets is forbidden: no`,
+			verb: "get", resource: "secrets", answer: forbidden, marked: true, want: `look up secret ns/app-token: secrets is forbidden: no`,
 		},
 		"DeleteConflict": {verb: "delete", resource: "secrets", answer: conflict, marked: true, decisions: map[string]float64{"changed": 1}},
 		"Delete": {
 			verb: "delete", resource: "secrets", answer: forbidden, marked: true,
 			want: "delete token secret ns/app-token: kube-apiserver answered 403 Forbidden: secrets is forbidden: no",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			secret := tokenSecret()
 			if tc.marked {
@@ -110,8 +105,7 @@ func TestARefusingAPI(t *testing.T) {
 // because of what could not be.
 func TestOneFailureHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil, tracking(longAgo), tokenSecret(), tokenSecret(renamed("second")),
-		account(referencing("second")))
+	w := newWorld(t, nil, tracking(longAgo), tokenSecret(), tokenSecret(renamed("second")), account(referencing("second")))
 	fails := true
 	w.Client.PrependReactor("patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if fails && action.(clienttesting.PatchActionImpl).Name == "app-token" {
@@ -161,19 +155,14 @@ func TestScheduleAcrossAJump(t *testing.T) {
 func TestRunAcrossAJump(t *testing.T) {
 	t.Parallel()
 	beforeMidnight := time.Date(2023, 5, 10, 23, 30, 0, 0, time.UTC)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		secret *corev1.Secret
 		want   map[string]float64
 	}{
-		"ForwardMark": {
-			reason: "with the date of the beginning", secret: tokenSecret(), want: map[string]float64{"marked": 1},
-		},
-		"ForwardMarked": {
-			reason: "it has not been marked for a whole period", secret: tokenSecret(invalidSince(cutoffDay)),
-		},
-	}
-	for name, tc := range cases {
+		"ForwardMark":   {reason: "with the date of the beginning", secret: tokenSecret(), want: map[string]float64{"marked": 1}},
+		"ForwardMarked": {reason: "it has not been marked for a whole period", secret: tokenSecret(invalidSince(cutoffDay))},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, account(), tc.secret, tracking(longAgo))
 			w.Clock.SetTime(beforeMidnight)
@@ -191,7 +180,7 @@ func TestRunAcrossAJump(t *testing.T) {
 func TestClockDiffers(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		renewed []time.Duration // ago
 		want    bool
@@ -205,16 +194,13 @@ func TestClockDiffers(t *testing.T) {
 		"OneDeadNode":    {renewed: []time.Duration{year, time.Second, time.Second}},
 		"MostAreDead":    {reason: "nothing is known", renewed: []time.Duration{year, year, time.Second}, want: true},
 		"OursIsOneOfTwo": {reason: "the other one has the right time", renewed: []time.Duration{0, year}, want: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var renewed []time.Time
 			for _, ago := range tc.renewed {
 				renewed = append(renewed, noon().Add(-ago))
 			}
-			if got := clockDiffers(noon(), renewed); got != tc.want {
-				t.Errorf("%s: %t", tc.reason, got)
-			}
+			testutil.Check(t, tc.reason, tc.want, clockDiffers(noon(), renewed))
 		})
 	}
 }
@@ -235,7 +221,5 @@ func TestNothingIsDoneWithAWrongClock(t *testing.T) {
 	w := newWorld(t, nil, append(objects, nodeLease("a", actual), nodeLease("b", actual))...)
 	w.runOnce(t)
 	testutil.Check(t, "decisions", map[string]float64{}, w.decisions(t))
-	if got := w.Series(t, "sacm_legacy_token_cleaner_idle")["clock-differs"]; got != 1 {
-		t.Errorf("the reason is not shown: %v", w.Series(t, "sacm_legacy_token_cleaner_idle"))
-	}
+	testutil.Check(t, "the reason is shown", 1.0, w.Series(t, "sacm_legacy_token_cleaner_idle")["clock-differs"])
 }

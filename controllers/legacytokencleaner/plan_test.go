@@ -12,7 +12,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
+	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
 )
@@ -23,15 +28,14 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	const yesterday = "2023-04-09" // of the cutoff
 	cutoff := noon().Add(-testPeriod)
-	cases := map[string]struct {
-		reason       string
-		secret       *corev1.Secret
-		account      *corev1.ServiceAccount // account() if nil
-		noAccount    bool
-		own, mounted bool
-		successor    *corev1.Secret
-		predecessor  bool
-		want         decision
+	for name, tc := range map[string]struct {
+		reason                  string
+		secret                  *corev1.Secret
+		account                 *corev1.ServiceAccount // account() if nil
+		noAccount, own, mounted bool
+		successor               *corev1.Secret
+		predecessor             bool
+		want                    decision
 	}{
 		"NotUsedNotMarked":     {secret: tokenSecret(), want: mark},
 		"UsedLongAgoNotMarked": {secret: tokenSecret(usedOn(longAgo)), want: mark},
@@ -96,8 +100,7 @@ func TestPlan(t *testing.T) {
 			successor: tokenSecret(renamed("new")), want: remove,
 		},
 		"OwnOfAuto": {reason: "the marker alone does not keep it", secret: tokenSecret(autoCreated), want: mark},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := observed{
 				secret: tokensecrets.Observe(tc.secret), account: cmp.Or(tc.account, account()),
@@ -110,9 +113,7 @@ func TestPlan(t *testing.T) {
 				o.successor = tokensecrets.Observe(tc.successor)
 			}
 			got := newHorizon(noon().In(time.FixedZone("east", 14*3600)), testPeriod).plan(o) // days are those of UTC
-			if got != tc.want {
-				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason, tc.want, got)
 		})
 	}
 }
@@ -138,9 +139,7 @@ func TestEverySecretOfAPodIsVisited(t *testing.T) {
 	slices.Sort(want)
 	testutil.Check(t, "Secrets", want, slices.Compact(found))
 	const fields = 18 // pull secrets, two for each of three kinds of container, eleven kinds of volume
-	if len(want) != fields {
-		t.Errorf("filled %d fields, want %d: %q", len(want), fields, want)
-	}
+	testutil.Check(t, "fields", fields, len(want))
 }
 
 // fillSecrets gives every field below value that names a Secret a name of its own.
@@ -179,4 +178,135 @@ func namesSecret(path string) bool {
 	fields := strings.Split(path, ".")
 	last, owner := fields[len(fields)-1], fields[max(0, len(fields)-2)]
 	return last == "SecretName" || last == "Name" && strings.Contains(owner, "Secret")
+}
+
+func TestMain(m *testing.M) { testutil.Main(m) }
+
+// The tests live on 2023-05-10 at noon with a period of 30 days, so that the cutoff
+// is 2023-04-10 at noon.
+const (
+	testPeriod = 30 * 24 * time.Hour
+	today      = "2023-05-10"
+	cutoffDay  = "2023-04-10"
+	longAgo    = "2022-12-27"
+)
+
+var (
+	referencing  = controllertest.Referencing
+	annotated    = controllertest.Annotated
+	usedOn       = controllertest.UsedOn
+	invalidSince = controllertest.InvalidSince
+	createdAt    = controllertest.CreatedAt
+	autoCreated  = controllertest.AutoCreated
+	replacing    = controllertest.Replacing
+	terminating  = controllertest.Terminating
+)
+
+func noon() time.Time { return time.Date(2023, 5, 10, 12, 0, 0, 0, time.UTC) }
+
+// world is a cleaner and what surrounds it. Its caches hold what is live unless a test says
+// otherwise.
+type world struct {
+	*controllertest.World
+	*Controller
+}
+
+func newWorld(t testing.TB, change func(*Config), live ...runtime.Object) *world {
+	t.Helper()
+	w := &world{World: controllertest.NewWorld(noon(), live...)}
+	config := Config{
+		Client:    w.Client,
+		Informers: w.Informers,
+		Recorder:  w.Recorder(),
+		Metrics:   NewMetrics(w.Registry.MustRegister),
+		Period:    testPeriod,
+		Clock:     w.Clock,
+
+		Replacements: reissue.Replacements,
+	}
+	if change != nil {
+		change(&config)
+	}
+	w.Controller = New(config)
+	controllertest.EndQueues(t, w.Run)
+	w.Cache(t, live...)
+	return w
+}
+
+// tryRun does one run, with every namespace once, in order.
+func (w *world) tryRun(t *testing.T) error {
+	t.Helper()
+	if err := w.sync(t.Context(), wholeCluster); err != nil {
+		return err
+	}
+	var namespaces []string
+	for namespace := range w.run.candidates {
+		namespaces = append(namespaces, namespace)
+	}
+	slices.Sort(namespaces)
+	for _, namespace := range namespaces {
+		if err := w.sync(t.Context(), namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runOnce does one run, and fails the test if that fails.
+func (w *world) runOnce(t *testing.T) {
+	t.Helper()
+	testutil.Must(t, w.tryRun(t))
+}
+
+// actions are the requests without those for the tracking ConfigMap and the nodes' Leases.
+func (w *world) actions(t *testing.T) []string {
+	t.Helper()
+	return w.Actions(t, "configmaps", "leases")
+}
+
+// decisions are the counts of the last run.
+func (w *world) decisions(t *testing.T) map[string]float64 {
+	return w.Series(t, "sacm_legacy_token_cleaner_secrets")
+}
+
+// account is ServiceAccount ns/app, which references Secret app-token.
+func account(changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
+	return controllertest.Account(append([]func(*corev1.ServiceAccount){referencing("app-token")}, changes...)...)
+}
+
+func unreferencing(account *corev1.ServiceAccount) { account.Secrets = nil }
+
+// tokenSecret is Secret ns/app-token, made for account app long ago and not used since.
+func tokenSecret(changes ...func(*corev1.Secret)) *corev1.Secret {
+	created, err := time.Parse(dateFormat, longAgo)
+	if err != nil {
+		panic(err)
+	}
+	made := []func(*corev1.Secret){controllertest.BoundTo(controllertest.UID), createdAt(created), func(secret *corev1.Secret) {
+		secret.Data[corev1.ServiceAccountTokenKey] = []byte("e30.e30.c2lnbmF0dXJl")
+	}}
+	return controllertest.TokenSecret("app-token", append(made, changes...)...)
+}
+
+// renamed is the same Secret of the same account under another name.
+func renamed(name string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Name, secret.UID = name, types.UID("uid-"+name) }
+}
+
+// tracking is the ConfigMap that kube-apiserver writes.
+func tracking(since string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: TrackingConfigMap},
+		Data:       map[string]string{"since": since},
+	}
+}
+
+// mounting is a Pod that names the Secret in a volume.
+func mounting(secret string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod-" + secret},
+		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+			Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}},
+		}}},
+	}
 }

@@ -6,10 +6,12 @@ package legacytokencleaner
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/internal/paging"
 )
@@ -35,14 +37,12 @@ func VisitSecrets(pod *corev1.PodSpec, found func(string)) {
 	for _, pull := range pod.ImagePullSecrets {
 		found(pull.Name)
 	}
-	for i := range pod.InitContainers {
-		visitEnvironment(pod.InitContainers[i].Env, pod.InitContainers[i].EnvFrom, found)
-	}
-	for i := range pod.Containers {
-		visitEnvironment(pod.Containers[i].Env, pod.Containers[i].EnvFrom, found)
-	}
+	containers := slices.Concat(pod.InitContainers, pod.Containers)
 	for i := range pod.EphemeralContainers {
-		visitEnvironment(pod.EphemeralContainers[i].Env, pod.EphemeralContainers[i].EnvFrom, found)
+		containers = append(containers, corev1.Container(pod.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	for i := range containers {
+		visitEnvironment(containers[i].Env, containers[i].EnvFrom, found)
 	}
 	for i := range pod.Volumes {
 		visitVolume(&pod.Volumes[i].VolumeSource, found)
@@ -76,39 +76,18 @@ func visitVolume(volume *corev1.VolumeSource, found func(string)) {
 	case volume.AzureFile != nil:
 		found(volume.AzureFile.SecretName)
 	}
-	for _, ref := range secretRefs(volume) {
+	for _, ref := range []*corev1.LocalObjectReference{
+		ptr.Deref(volume.CSI, corev1.CSIVolumeSource{}).NodePublishSecretRef,
+		ptr.Deref(volume.CephFS, corev1.CephFSVolumeSource{}).SecretRef,
+		ptr.Deref(volume.Cinder, corev1.CinderVolumeSource{}).SecretRef,
+		ptr.Deref(volume.FlexVolume, corev1.FlexVolumeSource{}).SecretRef,
+		ptr.Deref(volume.ISCSI, corev1.ISCSIVolumeSource{}).SecretRef,
+		ptr.Deref(volume.RBD, corev1.RBDVolumeSource{}).SecretRef,
+		ptr.Deref(volume.ScaleIO, corev1.ScaleIOVolumeSource{}).SecretRef,
+		ptr.Deref(volume.StorageOS, corev1.StorageOSVolumeSource{}).SecretRef,
+	} {
 		if ref != nil {
 			found(ref.Name)
 		}
 	}
-}
-
-// secretRefs returns the Secret references of the volume's source; entries may be nil.
-func secretRefs(volume *corev1.VolumeSource) []*corev1.LocalObjectReference {
-	var refs []*corev1.LocalObjectReference
-	if v := volume.CSI; v != nil {
-		refs = append(refs, v.NodePublishSecretRef)
-	}
-	if v := volume.CephFS; v != nil {
-		refs = append(refs, v.SecretRef)
-	}
-	if v := volume.Cinder; v != nil {
-		refs = append(refs, v.SecretRef)
-	}
-	if v := volume.FlexVolume; v != nil {
-		refs = append(refs, v.SecretRef)
-	}
-	if v := volume.ISCSI; v != nil {
-		refs = append(refs, v.SecretRef)
-	}
-	if v := volume.RBD; v != nil {
-		refs = append(refs, v.SecretRef)
-	}
-	if v := volume.ScaleIO; v != nil {
-		refs = append(refs, v.SecretRef)
-	}
-	if v := volume.StorageOS; v != nil {
-		refs = append(refs, v.SecretRef)
-	}
-	return refs
 }

@@ -44,17 +44,16 @@ func TestRun(t *testing.T) {
 	)
 	marks, deletes := []string{"Normal LegacyTokenMarkedInvalid"}, []string{"Normal LegacyTokenDeleted"}
 	tried, readsLive := []string{"Warning InvalidLegacyTokenTried"}, removed[:3]
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		change  func(*Config)
 		objects objects
 		// live replaces objects that the caches have in an older state.
-		live        objects
-		gone        []string // Secrets that only the cache has
-		wantActions []string
-		wantEvents  []string
-		note        string // of the only Event, if it is given
-		want        counts
+		live                    objects
+		gone                    []string // Secrets that only the cache has
+		wantActions, wantEvents []string
+		note                    string // of the only Event, if it is given
+		want                    counts
 	}{
 		"Mark": {
 			objects: objects{account(), tokenSecret(usedOn("2023-01-05"))}, wantActions: []string{listPods, marked}, wantEvents: marks,
@@ -71,9 +70,7 @@ func TestRun(t *testing.T) {
 		"Mounted": {
 			objects: objects{account(), tokenSecret(), mounting("app-token")}, wantActions: []string{listPods}, want: counts{"mounted": 1},
 		},
-		"NoCandidate": {
-			reason: "no Pod is looked at in vain", objects: objects{account(), tokenSecret(usedOn(today))}, want: counts{"used": 1},
-		},
+		"NoCandidate": {reason: "no Pod is looked at in vain", objects: objects{account(), tokenSecret(usedOn(today))}, want: counts{"used": 1}},
 		"Tried": {
 			reason: "somebody will call: tell who", objects: objects{account(), tokenSecret(usedOn(today), invalidSince(longAgo))},
 			wantEvents: tried, want: counts{"tried-while-invalid": 1},
@@ -149,8 +146,7 @@ func TestRun(t *testing.T) {
 			objects: append(replaced(usedOn(longAgo))[1:], account(unreferencing, referencing("new"))),
 			want:    counts{"not-referenced": 1, "successor": 1},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.change, append(tc.objects, tracking(longAgo))...)
 			w.Live(t, tc.live...)
@@ -174,9 +170,7 @@ func TestRun(t *testing.T) {
 				}
 			}
 			testutil.Check(t, tc.reason+": done", done, w.Series(t, "sacm_legacy_token_cleanups_total"))
-			if got := w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")[""]; got != float64(noon().Unix()) {
-				t.Errorf("the last run was at %v, want %v", got, noon().Unix())
-			}
+			testutil.Check(t, "the last run", float64(noon().Unix()), w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")[""])
 		})
 	}
 }

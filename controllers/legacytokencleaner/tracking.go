@@ -17,8 +17,6 @@ import (
 // labels (pkg/controlplane/controller/legacytokentracking).
 const TrackingConfigMap = "kube-apiserver-legacy-service-account-token-tracking"
 
-const trackingKey = "since"
-
 // idleness is why a run does nothing. It is a value of a metric's label.
 type idleness string
 
@@ -44,17 +42,23 @@ func (c *Controller) tracking(ctx context.Context) (*corev1.ConfigMap, error) {
 	return tracking, nil
 }
 
-// check returns whether use has been tracked for long enough. The hour at which tracking began is
-// unknown, so the next day is the first that counts.
+// TrackedSince reads since when use is tracked. The hour at which that began is unknown, so the next day is the first
+// that counts.
+func TrackedSince(tracking *corev1.ConfigMap) (since time.Time, ok bool) {
+	began, err := time.Parse(dateFormat, tracking.Data["since"])
+	return began.AddDate(0, 0, 1), err == nil
+}
+
+// check returns whether use has been tracked for long enough.
 func (h horizon) check(tracking *corev1.ConfigMap) idleness {
 	if tracking == nil {
 		return trackingAbsent
 	}
-	since, err := time.Parse(dateFormat, tracking.Data[trackingKey])
-	if err != nil {
+	since, ok := TrackedSince(tracking)
+	switch {
+	case !ok:
 		return trackingInvalid
-	}
-	if h.cutoff.Before(since.AddDate(0, 0, 1)) {
+	case h.cutoff.Before(since):
 		return trackingShort
 	}
 	return working

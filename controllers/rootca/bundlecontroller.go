@@ -71,9 +71,7 @@ type BundleController struct {
 // NewBundleController returns a controller. The Source's bundle is unknown until Run has read the
 // state.
 func NewBundleController(config BundleControllerConfig) *BundleController {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
+	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
 	c := &BundleController{BundleControllerConfig: config}
 	c.file.Store(config.Source.current.Swap(unknown))
 	c.queue = reconcile.New(reconcile.Config[string]{

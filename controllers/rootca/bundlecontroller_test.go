@@ -143,7 +143,7 @@ func TestTheStateCannotBeRead(t *testing.T) {
 	set := func(version string) func(c *cluster) {
 		return func(c *cluster) { c.edit(func(o *corev1.Secret) { o.Data["schema-version"] = []byte(version) }) }
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		begin, end func(*cluster)
 		told       string // the Event
 		published  string // once it can be read
@@ -154,8 +154,7 @@ func TestTheStateCannotBeRead(t *testing.T) {
 			told: "read secret kube-system/sa-controller-manager-root-ca: ", published: "CBA",
 		},
 		"Newer": {
-			begin: set("2"), end: set("1"),
-			told: "use secret kube-system/sa-controller-manager-root-ca: its schema-version is \"2\", " +
+			begin: set("2"), end: set("1"), told: "use secret kube-system/sa-controller-manager-root-ca: its schema-version is \"2\", " +
 				"this program knows \"1\" only: run the newer version, or empty the Secret to drop the overlapping certificates; ",
 			published: "CBA",
 		},
@@ -163,45 +162,42 @@ func TestTheStateCannotBeRead(t *testing.T) {
 			begin: set("2"), end: func(c *cluster) { c.edit(func(o *corev1.Secret) { o.Data = nil }) },
 			told: "run the newer version, or empty the Secret", published: "C",
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, "ABC")
-				first := c.start("A", 3*time.Hour)
-				synctest.Wait()
-				first.offer("B")
-				synctest.Wait()
-				first.stop()
-				told := len(c.recorded())
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			c := newCluster(t, "ABC")
+			first := c.start("A", 3*time.Hour)
+			synctest.Wait()
+			first.offer("B")
+			synctest.Wait()
+			first.stop()
+			told := len(c.recorded())
 
-				tc.begin(c)
-				c.requests()
-				second := c.start("B", 3*time.Hour)
-				testutil.Check(t, "published at the start", "unknown", second.published())
-				second.offer("C")
-				time.Sleep(time.Hour)
-				testutil.Check(t, "published an hour later", "unknown", second.published())
-				testutil.Check(t, "consumers told", 0, second.sets)
-				requests := c.requests()
-				if n := requests["get"]; n < 30 || n > 100 {
-					t.Errorf("%d requests in an hour", n)
-				}
-				testutil.Check(t, "writes", 0, requests["update"]+requests["create"])
-				events := strings.Join(c.recorded()[told:], "\n")
-				if tc.told == "" && events != "" || !strings.Contains(events, tc.told) {
-					t.Errorf("Events are %q, want %q", events, tc.told)
-				}
-				const consequence = "until that is fixed new namespaces get the root CA file alone, what is published stays, " +
-					"and no token Secret is filled"
-				if tc.told != "" && !strings.Contains(events, consequence) {
-					t.Errorf("Events do not name the consequence: %q", events)
-				}
+			tc.begin(c)
+			c.requests()
+			second := c.start("B", 3*time.Hour)
+			testutil.Check(t, "published at the start", "unknown", second.published())
+			second.offer("C")
+			time.Sleep(time.Hour)
+			testutil.Check(t, "published an hour later", "unknown", second.published())
+			testutil.Check(t, "consumers told", 0, second.sets)
+			requests := c.requests()
+			if n := requests["get"]; n < 30 || n > 100 {
+				t.Errorf("%d requests in an hour", n)
+			}
+			testutil.Check(t, "writes", 0, requests["update"]+requests["create"])
+			events := strings.Join(c.recorded()[told:], "\n")
+			if tc.told == "" && events != "" || !strings.Contains(events, tc.told) {
+				t.Errorf("Events are %q, want %q", events, tc.told)
+			}
+			const consequence = "until that is fixed new namespaces get the root CA file alone, what is published stays, " +
+				"and no token Secret is filled"
+			if tc.told != "" && !strings.Contains(events, consequence) {
+				t.Errorf("Events do not name the consequence: %q", events)
+			}
 
-				tc.end(c)
-				time.Sleep(time.Minute)
-				testutil.Check(t, "once it can be read", tc.published, second.published())
-			})
+			tc.end(c)
+			time.Sleep(time.Minute)
+			testutil.Check(t, "once it can be read", tc.published, second.published())
 		})
 	}
 }
@@ -217,11 +213,7 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 	testutil.Check(t, "many certificates fit into a file, and not beside a large one", true, len(many) < large && len(many) > maxUnion-large)
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "ABC")
-		parse := func(text []byte) *Bundle {
-			b, err := ParseBundle(text)
-			testutil.Must(t, err)
-			return b
-		}
+		parse := func(text []byte) *Bundle { return testutil.Get(ParseBundle(text))(t) }
 		p := c.startWith(parse(many), time.Hour)
 		synctest.Wait()
 		p.offer("B")
@@ -249,18 +241,16 @@ func TestTheFileIsTooLarge(t *testing.T) {
 		first := c.start("A", time.Hour)
 		synctest.Wait()
 		first.stop()
-		huge, err := ParseBundle(append([]byte(c.pem("A")), bytes.Repeat([]byte("#"), maxUnion)...))
-		testutil.Must(t, err)
+		huge := testutil.Get(ParseBundle(append([]byte(c.pem("A")), bytes.Repeat([]byte("#"), maxUnion)...)))(t)
 		p := c.startWith(huge, time.Hour)
 		testutil.Check(t, "published", "A", p.published())
-		_, err = p.Check()
+		_, err := p.Check()
 		want := fmt.Sprintf("the root CA file is too large: %d bytes, want 786432 at most; what was published last stays, "+
 			"remove certificates from the file", len(huge.pem))
 		testutil.Check(t, "readiness", want, fmt.Sprint(err))
 		testutil.Check(t, "Events", []string{"process: Warning RootCAOverlapTooLarge: " + want}, c.recorded())
 		p.offer("A")
-		_, err = p.Check()
-		testutil.Must(t, err)
+		testutil.Get(p.Check())(t)
 	})
 }
 
@@ -314,8 +304,7 @@ func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 			testutil.Check(t, "requests before the term", map[string]int{}, c.requests())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			time.AfterFunc(time.Second/2, func() {
-				bundle, err := source.Current()
-				testutil.Must(t, err)
+				bundle := testutil.Get(source.Current())(t)
 				testutil.Check(t, "published once it leads", term.published, c.read(bundle.PEM()))
 			})
 			testutil.Must(t, k.Run(ctx))
@@ -335,33 +324,29 @@ func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 func TestOverlapAcrossAJump(t *testing.T) {
 	t.Parallel()
 	const overlap = 2 * time.Hour
-	cases := map[string]struct {
-		reason string
-		jump   time.Duration
-		ends   time.Duration
+	for name, tc := range map[string]struct {
+		reason     string
+		jump, ends time.Duration
 	}{
 		"Forward": {reason: "shorter by the jump", jump: time.Hour, ends: overlap - time.Hour},
 		"Back":    {reason: "as if it had begun then", jump: -time.Hour, ends: overlap + 10*time.Minute},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				clock, c := testutil.NewJumpingClock(), newCluster(t, "AB")
-				c.clock = clock
-				p := c.start("A", overlap)
-				synctest.Wait()
-				p.offer("B")
-				testutil.Check(t, "published after the change", "BA", p.published())
-				time.Sleep(10 * time.Minute)
-				clock.Jump(tc.jump)
-				p.offer("B") // or else it is looked at later
-				testutil.Check(t, "published after the jump", "BA", p.published())
-				time.Sleep(tc.ends - 10*time.Minute - time.Second)
-				testutil.Check(t, tc.reason+": a second before the end", "BA", p.published())
-				time.Sleep(time.Second)
-				testutil.Check(t, tc.reason+": at the end", "B", p.published())
-				testutil.Check(t, "state", "B", c.stored())
-			})
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			clock, c := testutil.NewJumpingClock(), newCluster(t, "AB")
+			c.clock = clock
+			p := c.start("A", overlap)
+			synctest.Wait()
+			p.offer("B")
+			testutil.Check(t, "published after the change", "BA", p.published())
+			time.Sleep(10 * time.Minute)
+			clock.Jump(tc.jump)
+			p.offer("B") // or else it is looked at later
+			testutil.Check(t, "published after the jump", "BA", p.published())
+			time.Sleep(tc.ends - 10*time.Minute - time.Second)
+			testutil.Check(t, tc.reason+": a second before the end", "BA", p.published())
+			time.Sleep(time.Second)
+			testutil.Check(t, tc.reason+": at the end", "B", p.published())
+			testutil.Check(t, "state", "B", c.stored())
 		})
 	}
 }

@@ -4,14 +4,24 @@
 package rootca
 
 import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/testkeys"
 )
 
 // right is the ConfigMap as it is to be, with changes made to it.
@@ -37,7 +47,7 @@ func TestPlanConfigMap(t *testing.T) {
 	a := newAuthorities(t, "AB")
 	bundle, previous := a.bundle(t, "A"), a.bundle(t, "B")
 	mine := func(changes ...func(*corev1.ConfigMap)) *corev1.ConfigMap { return right("shop", bundle, changes...) }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		gone   bool // the namespace is not Active
 		found  *corev1.ConfigMap
@@ -57,8 +67,7 @@ func TestPlanConfigMap(t *testing.T) {
 		"ImmutableAndWrong": {found: mine(immutable, data("ca.crt", "hello")), bundle: bundle, want: refuse},
 		"Terminating":       {found: mine(terminating, data("ca.crt", "hello")), bundle: bundle},
 		"Nothing":           {reason: "there is no root CA"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var found *informers.RootCA
 			if tc.found != nil {
@@ -83,4 +92,87 @@ func TestRender(t *testing.T) {
 		"internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
 	testutil.Check(t, "ConfigMap", want, got)
 	testutil.Check(t, "annotations of what was given", map[string]string{"c": "d"}, meta.Annotations)
+}
+
+// certificate is a self-signed one in PEM form, another one each time.
+func certificate(t testing.TB, name string) []byte {
+	t.Helper()
+	block, _ := pem.Decode(testkeys.P256())
+	key := testutil.Get(x509.ParseECPrivateKey(block.Bytes))(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der := testutil.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	return encode("CERTIFICATE", der)
+}
+
+func encode(label string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der})
+}
+
+func TestParseBundle(t *testing.T) {
+	t.Parallel()
+	one, two := certificate(t, "one"), certificate(t, "two")
+	garbage := encode("CERTIFICATE", []byte("no DER"))
+	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+	comment := []byte("\n# made by kubeadm\n")
+	for name, tc := range map[string]struct {
+		reason  string
+		pem     []byte
+		refused string // what the error must say; "" if the bundle is good
+	}{
+		"One":      {pem: one},
+		"Two":      {reason: "old and new while a CA is replaced", pem: join(one, two)},
+		"Comments": {reason: "what is around the certificates is published as it is", pem: join(comment, one, comment, two, comment)},
+		"CRLF":     {pem: bytes.ReplaceAll(one, []byte("\n"), []byte("\r\n"))},
+		"Tail":     {reason: "text behind the last certificate", pem: join(one, []byte("the end"))},
+		"Other":    {reason: "as upstream, blocks of another kind are passed over", pem: join(encode("X509 CRL", []byte("list")), one)},
+
+		"Nothing": {pem: nil, refused: "is empty"},
+		"KeyByName": {
+			reason: "of the wrong one, with another label", pem: bytes.ReplaceAll(testkeys.P256(), []byte("EC PRIVATE KEY"), []byte("CERTIFICATE")),
+			refused: "at least one certificate",
+		},
+		"Key":         {reason: "the wrong one of the two files", pem: testkeys.P256(), refused: "at least one certificate"},
+		"Garbage":     {pem: garbage, refused: "at least one certificate"},
+		"GarbageLast": {reason: "half a bundle would lock out half of the clients", pem: join(one, garbage), refused: "at least one certificate"},
+		"CutLast": {
+			reason: "the copy of a file was cut off: half of the clients would be locked out", pem: join(one, two[:len(two)/2]),
+			refused: "2 PEM blocks, 1 of which",
+		},
+		"Joined": {
+			reason: "three files put together without a line break between two", pem: join(one, bytes.TrimSpace(two), one),
+			refused: "3 PEM blocks, 1 of which",
+		},
+		"KeyBesides": {reason: "everybody who may read a token Secret would have it", pem: join(one, testkeys.P256()), refused: "private key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := bytes.Clone(tc.pem)
+			got, err := ParseBundle(given)
+			clear(given) // the bundle keeps its own copy
+			if tc.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.refused) || got != nil {
+					t.Fatalf("%s: got error %v, want one that says %q", tc.reason, err, tc.refused)
+				}
+				for line := range strings.Lines(string(testkeys.P256())) {
+					if text := strings.TrimSpace(line); !strings.HasPrefix(text, "-----") && strings.Contains(err.Error(), text) {
+						t.Errorf("the error holds a part of the key: %v", err)
+					}
+				}
+				return
+			}
+			testutil.Must(t, err)
+			testutil.Check(t, tc.reason+": PEM", string(tc.pem), string(got.PEM()))
+			testutil.Check(t, "hash", sha256.Sum256(tc.pem), got.Hash())
+		})
+	}
+}
+
+// TestDelayWithoutRootCA: a process without a root CA syncs namespaces all the same.
+func TestDelayWithoutRootCA(t *testing.T) {
+	t.Parallel()
+	if delay := NewSource(nil, nil).Delay(corev1.ResourceConfigMaps, cache.NewObjectName("shop", "kube-root-ca.crt")); delay != 0 {
+		t.Errorf("delayed by %v", delay)
+	}
 }

@@ -4,6 +4,7 @@
 package rootca
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -61,9 +62,7 @@ type Publisher struct {
 
 // NewPublisher builds a Publisher that does not run yet.
 func NewPublisher(config PublisherConfig) *Publisher {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
+	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
 	p := &Publisher{PublisherConfig: config}
 	p.namespaces, p.namespaceInformer = config.Informers.Namespaces()
 	p.configMaps, p.configMapInformer = config.Informers.RootCAs()

@@ -112,7 +112,7 @@ func TestPublish(t *testing.T) {
 	shop := func(changes ...func(*corev1.ConfigMap)) []runtime.Object {
 		return []runtime.Object{active("shop"), right("shop", bundle, changes...)}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		objects  []runtime.Object
 		failures []error
@@ -147,32 +147,29 @@ func TestPublish(t *testing.T) {
 			reason: "the watch is about to say so", objects: shop(), failures: []error{controllertest.NotFound("configmaps")},
 			do: func(w *world) { w.edit("shop", emptied) }, want: []string{"update shop"}, wrong: true,
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := prepare(t, a, bundle, tc.objects...)
-				for _, verb := range []string{"create", "update"} {
-					w.FailNext(verb, "configmaps", tc.failures...)
-				}
-				w.Start(t, w.Run)
-				synctest.Wait()
-				if tc.do != nil {
-					tc.do(w)
-				}
-				time.Sleep(createdCheck - time.Millisecond)
-				testutil.Check(t, tc.reason+"\nrequests", tc.want, w.requests())
-				got := w.get("shop")
-				if (got == nil) != tc.missing {
-					t.Fatalf("%s: the ConfigMap is %v", tc.reason, got)
-				}
-				if got == nil || tc.wrong {
-					return
-				}
-				want := right("shop", bundle)
-				testutil.Check(t, "data", want.Data, got.Data)
-				testutil.Check(t, "annotations", want.Annotations, got.Annotations)
-			})
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := prepare(t, a, bundle, tc.objects...)
+			for _, verb := range []string{"create", "update"} {
+				w.FailNext(verb, "configmaps", tc.failures...)
+			}
+			w.Start(t, w.Run)
+			synctest.Wait()
+			if tc.do != nil {
+				tc.do(w)
+			}
+			time.Sleep(createdCheck - time.Millisecond)
+			testutil.Check(t, tc.reason+"\nrequests", tc.want, w.requests())
+			got := w.get("shop")
+			if (got == nil) != tc.missing {
+				t.Fatalf("%s: the ConfigMap is %v", tc.reason, got)
+			}
+			if got == nil || tc.wrong {
+				return
+			}
+			want := right("shop", bundle)
+			testutil.Check(t, "data", want.Data, got.Data)
+			testutil.Check(t, "annotations", want.Annotations, got.Annotations)
 		})
 	}
 }
@@ -244,11 +241,10 @@ func TestAnotherWriterIsDamped(t *testing.T) {
 		w.Live(w.t, object)
 		return true, object, nil
 	}
-	cases := map[string]struct {
-		reason string
-		verb   string
-		answer func(*world, *corev1.ConfigMap) (bool, runtime.Object, error) // to our writes in shop
-		counts bool
+	for name, tc := range map[string]struct {
+		reason, verb string
+		answer       func(*world, *corev1.ConfigMap) (bool, runtime.Object, error) // to our writes in shop
+		counts       bool
 	}{
 		"Mutated": {
 			reason: "an admission policy writes its own bundle and stamps the object, so each write is an event", verb: "update", counts: true,
@@ -271,52 +267,48 @@ func TestAnotherWriterIsDamped(t *testing.T) {
 			},
 		},
 		"Deleted": {
-			verb: "create", counts: true,
-			answer: func(w *world, sent *corev1.ConfigMap) (bool, runtime.Object, error) {
+			verb: "create", counts: true, answer: func(w *world, sent *corev1.ConfigMap) (bool, runtime.Object, error) {
 				time.AfterFunc(time.Millisecond, func() { w.Delete(w.t, sent) })
 				return store(w, sent)
 			},
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "A", active("shop"), active("other"))
-				testutil.Check(t, "requests at first", []string{"create other", "create shop"}, w.requests())
-				time.Sleep(time.Hour)
-				w.Client.PrependReactor(tc.verb, "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					if action.GetNamespace() != "shop" {
-						return false, nil, nil
-					}
-					return tc.answer(w, action.(interface{ GetObject() runtime.Object }).GetObject().DeepCopyObject().(*corev1.ConfigMap))
-				})
-				if tc.verb == "create" {
-					w.remove("shop")
-				} else {
-					w.edit("shop", emptied)
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := newWorld(t, "A", active("shop"), active("other"))
+			testutil.Check(t, "requests at first", []string{"create other", "create shop"}, w.requests())
+			time.Sleep(time.Hour)
+			w.Client.PrependReactor(tc.verb, "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if action.GetNamespace() != "shop" {
+					return false, nil, nil
 				}
-				synctest.Wait()
-				testutil.Check(t, tc.reason+"\nrequests at once", []string{tc.verb + " shop"}, w.requests())
-				w.edit("other", data("ca.crt", "mine"))
-				testutil.Check(t, "requests for another namespace", []string{"update other"}, w.requests())
-				time.Sleep(time.Minute)
-				if n := len(w.requests()); n < 4 || n > 6 {
-					t.Errorf("%s: %d writes in the first minute, want 5: after 1, 3, 7, 15 and 31 seconds", tc.reason, n)
-				}
-				w.Recorded.Lines()
-				before := w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"]
-				time.Sleep(time.Hour)
-				n := len(w.requests())
-				if n < 55 || n > 61 {
-					t.Errorf("%s: %d writes in the next hour, want one a minute", tc.reason, n)
-				}
-				want := 0.0
-				if tc.counts {
-					want = float64(n)
-				}
-				testutil.Check(t, "replacements counted", want, w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"]-before)
-				testutil.Check(t, "Events", []string{"kube-root-ca.crt: Warning RootCAReplaced: " + NoteReplaced}, slices.Compact(w.recorded()))
+				return tc.answer(w, action.(interface{ GetObject() runtime.Object }).GetObject().DeepCopyObject().(*corev1.ConfigMap))
 			})
+			if tc.verb == "create" {
+				w.remove("shop")
+			} else {
+				w.edit("shop", emptied)
+			}
+			synctest.Wait()
+			testutil.Check(t, tc.reason+"\nrequests at once", []string{tc.verb + " shop"}, w.requests())
+			w.edit("other", data("ca.crt", "mine"))
+			testutil.Check(t, "requests for another namespace", []string{"update other"}, w.requests())
+			time.Sleep(time.Minute)
+			if n := len(w.requests()); n < 4 || n > 6 {
+				t.Errorf("%s: %d writes in the first minute, want 5: after 1, 3, 7, 15 and 31 seconds", tc.reason, n)
+			}
+			w.Recorded.Lines()
+			before := w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"]
+			time.Sleep(time.Hour)
+			n := len(w.requests())
+			if n < 55 || n > 61 {
+				t.Errorf("%s: %d writes in the next hour, want one a minute", tc.reason, n)
+			}
+			want := 0.0
+			if tc.counts {
+				want = float64(n)
+			}
+			testutil.Check(t, "replacements counted", want, w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"]-before)
+			testutil.Check(t, "Events", []string{"kube-root-ca.crt: Warning RootCAReplaced: " + NoteReplaced}, slices.Compact(w.recorded()))
 		})
 	}
 }
@@ -326,26 +318,24 @@ func TestAConfigMapThatIsNeverShown(t *testing.T) {
 	t.Parallel()
 	cases := map[string]error{"Created": nil, "AlreadyThere": controllertest.AlreadyExists("configmaps")}
 	for name, answer := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "A")
-				synctest.Wait()
-				shown := false
-				w.Client.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					if shown {
-						return false, nil, nil
-					}
-					shown = true // from now on
-					return true, action.(clienttesting.CreateActionImpl).GetObject(), answer
-				})
-				w.Live(w.t, active("shop"))
-				testutil.Check(t, "requests at first", []string{"create shop"}, w.requests())
-				time.Sleep(createdCheck)
-				testutil.Check(t, "requests after a while", []string{"create shop"}, w.requests())
-				time.Sleep(time.Hour)
-				testutil.Check(t, "requests once it is shown", []string{}, w.requests())
-				testutil.Check(t, "Events", []string{}, w.recorded())
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := newWorld(t, "A")
+			synctest.Wait()
+			shown := false
+			w.Client.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if shown {
+					return false, nil, nil
+				}
+				shown = true // from now on
+				return true, action.(clienttesting.CreateActionImpl).GetObject(), answer
 			})
+			w.Live(w.t, active("shop"))
+			testutil.Check(t, "requests at first", []string{"create shop"}, w.requests())
+			time.Sleep(createdCheck)
+			testutil.Check(t, "requests after a while", []string{"create shop"}, w.requests())
+			time.Sleep(time.Hour)
+			testutil.Check(t, "requests once it is shown", []string{}, w.requests())
+			testutil.Check(t, "Events", []string{}, w.recorded())
 		})
 	}
 }

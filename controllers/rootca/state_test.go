@@ -18,16 +18,13 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(t, "ABCD")
-	cases := map[string]struct {
-		reason  string
-		file    string
-		known   string // "-" or current, then previous with their end
-		overlap time.Duration
-		off     bool
+	for name, tc := range map[string]struct {
+		reason, file string
+		known        string // "-" or current, then previous with their end
+		overlap      time.Duration
+		off          bool
 
-		published, state string
-		began, ended     string
-		returned         string
+		published, state, began, ended, returned string
 	}{
 		"First":     {reason: "nothing was published before", file: "A", known: "-", published: "A", state: "A"},
 		"AtRest":    {file: "A", known: "A", published: "A", state: "A"},
@@ -35,8 +32,7 @@ func TestPlan(t *testing.T) {
 		"InOverlap": {reason: "the end does not move", file: "B", known: "B A@20m", published: "BA", state: "B A@20m0s"},
 		"Ended":     {reason: "the file as it is again", file: "B", known: "B A@0s", published: "B", state: "B", ended: "A"},
 		"ChangedAgain": {
-			reason: "one end for both: none ends before its time",
-			file:   "C", known: "B A@20m", published: "CBA", state: "C BA@1h0m0s", began: "B",
+			reason: "one end for both: none ends before its time", file: "C", known: "B A@20m", published: "CBA", state: "C BA@1h0m0s", began: "B",
 		},
 		"BothEnd": {file: "C", known: "C BA@0s", published: "C", state: "C", ended: "BA"},
 		"ChangedAtTheEnd": {
@@ -70,14 +66,11 @@ func TestPlan(t *testing.T) {
 		"Shortened": {
 			reason: "restarted with a shorter overlap", file: "B", known: "B A@50m", overlap: 10 * time.Minute, published: "BA", state: "B A@10m0s",
 		},
-		"Zero":          {reason: "the previous one is compromised", file: "B", known: "A", off: true, published: "B", state: "B", ended: "A"},
-		"ZeroInOverlap": {reason: "restarted to end it", file: "B", known: "B A@50m", off: true, published: "B", state: "B", ended: "A"},
-		"UnreadCurrent": {reason: "the state's current could not be read", file: "B", known: "- A@20m", published: "BA", state: "B A@20m0s"},
-		"AllOfThemChange": {
-			file: "CD", known: "AB", published: "CDAB", state: "CD AB@1h0m0s", began: "AB",
-		},
-	}
-	for name, tc := range cases {
+		"Zero":            {reason: "the previous one is compromised", file: "B", known: "A", off: true, published: "B", state: "B", ended: "A"},
+		"ZeroInOverlap":   {reason: "restarted to end it", file: "B", known: "B A@50m", off: true, published: "B", state: "B", ended: "A"},
+		"UnreadCurrent":   {reason: "the state's current could not be read", file: "B", known: "- A@20m", published: "BA", state: "B A@20m0s"},
+		"AllOfThemChange": {file: "CD", known: "AB", published: "CDAB", state: "CD AB@1h0m0s", began: "AB"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			file, overlap := a.bundle(t, tc.file), cmp.Or(tc.overlap, time.Hour)
 			if tc.off {
@@ -123,8 +116,7 @@ func TestAUnionHoldsTheFileAsItIs(t *testing.T) {
 	for name, end := range map[string]string{"Line": "# the end\n", "NoLine": "# the end"} {
 		t.Run(name, func(t *testing.T) {
 			text := "# ours\n" + a.pem("B") + end
-			file, err := ParseBundle([]byte(text))
-			testutil.Must(t, err)
+			file := testutil.Get(ParseBundle([]byte(text)))(t)
 			now := time.Now()
 			got := plan(file, a.state(t, "A", now), now, time.Hour)
 			testutil.Check(t, "published", strings.TrimSuffix(text, "\n")+"\n"+a.pem("A"), string(got.published.PEM()))
@@ -156,7 +148,7 @@ func TestReadingADamagedState(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(t, "ABC")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		change  func(map[string][]byte)
 		want    string
@@ -176,25 +168,19 @@ func TestReadingADamagedState(t *testing.T) {
 			reason: "it ends like one that begins now", change: func(d map[string][]byte) { delete(d, "until") }, want: "B A@1m0s",
 			damage: "until: is no time",
 		},
-		"Empty": {reason: "it comes with nothing in it", change: func(d map[string][]byte) { clear(d) }, want: "-"},
-		"Added": {
-			reason: "by hand", change: func(d map[string][]byte) { d["previous.crt"] = []byte(a.pem("AC")) }, want: "B AC@20m0s",
-		},
+		"Empty":    {reason: "it comes with nothing in it", change: func(d map[string][]byte) { clear(d) }, want: "-"},
+		"Added":    {reason: "by hand", change: func(d map[string][]byte) { d["previous.crt"] = []byte(a.pem("AC")) }, want: "B AC@20m0s"},
 		"EndAlone": {reason: "by hand", change: func(d map[string][]byte) { delete(d, "previous.crt") }, want: "B"},
 		"Fractions": {
-			reason: "by hand", change: func(d map[string][]byte) { d["until"] = []byte("2026-11-21T10:05:00.5+02:00") },
-			want: "B A@5m1s",
+			reason: "by hand", change: func(d map[string][]byte) { d["until"] = []byte("2026-11-21T10:05:00.5+02:00") }, want: "B A@5m1s",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			data := a.state(t, "B A@20m", now).encode()
 			tc.change(data)
 			object := &corev1.Secret{Data: data}
 			got, damage, err := decode(object, now, time.Minute)
-			if (err == nil) != (tc.unknown == "") || err != nil && !strings.Contains(err.Error(), tc.unknown) {
-				t.Errorf("error is %v, want %q", err, tc.unknown)
-			}
+			testutil.CheckError(t, "error", tc.unknown, err)
 			if (damage == "") != (tc.damage == "") || !strings.Contains(damage, tc.damage) {
 				t.Errorf("damage is %q, want %q", damage, tc.damage)
 			}

@@ -149,13 +149,12 @@ func TestTrustBundle(t *testing.T) {
 	stays := ": it stays, and Pods trust it for kube-apiserver until it is deleted"
 	type objects = []runtime.Object
 	creates, deletesA, all := []string{"create B"}, []string{"delete A [uid-A 7]"}, []string{"B=B"}
-	cases := map[string]struct {
-		reason  string
-		objects objects
-		first   []string // requests at once
-		second  []string // requests once the successor has been there for a moment
-		live    []string
-		events  []string
+	for name, tc := range map[string]struct {
+		reason       string
+		objects      objects
+		first        []string // requests at once
+		second       []string // requests once the successor has been there for a moment
+		live, events []string
 	}{
 		"None":        {first: creates, live: all},
 		"Takeover":    {reason: "same file, same name: nothing to do", objects: objects{a.bundleOf(kcm, "B", 1)}, live: all},
@@ -181,28 +180,24 @@ func TestTrustBundle(t *testing.T) {
 			reason: "its name is not that of its content", objects: objects{edited(a.bundleOf(kcm, "A", 1), "C")}, first: creates,
 			live: []string{"A=C", "B=B"}, events: []string{"A" + foreign + "A of kube-controller-manager" + stays},
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := prepareTrust(t, a, a.bundle(t, "B"), tc.objects...)
-				w.run(t)
-				// A creation is tried again while the cache is stale.
-				testutil.Check(t, tc.reason+"\nrequests at once", tc.first, slices.Compact(w.requests()))
-				time.Sleep(createdCheck - time.Millisecond)
-				testutil.Check(t, "requests before a second has passed", []string(nil), w.requests())
-				time.Sleep(2 * time.Millisecond)
-				testutil.Check(t, tc.reason+"\nrequests a second later", tc.second, w.requests())
-				time.Sleep(time.Hour)
-				testutil.Check(t, "requests in an hour", []string(nil), w.requests())
-				testutil.Check(t, "bundles", tc.live, w.live())
-				testutil.Check(t, "Events", tc.events, slices.Compact(w.events()))
-				for _, one := range w.list() {
-					testutil.Check(t, "signer", ServingSigner, one.Spec.SignerName)
-				}
-				_, err := w.Check()
-				testutil.Must(t, err)
-			})
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := prepareTrust(t, a, a.bundle(t, "B"), tc.objects...)
+			w.run(t)
+			// A creation is tried again while the cache is stale.
+			testutil.Check(t, tc.reason+"\nrequests at once", tc.first, slices.Compact(w.requests()))
+			time.Sleep(createdCheck - time.Millisecond)
+			testutil.Check(t, "requests before a second has passed", []string(nil), w.requests())
+			time.Sleep(2 * time.Millisecond)
+			testutil.Check(t, tc.reason+"\nrequests a second later", tc.second, w.requests())
+			time.Sleep(time.Hour)
+			testutil.Check(t, "requests in an hour", []string(nil), w.requests())
+			testutil.Check(t, "bundles", tc.live, w.live())
+			testutil.Check(t, "Events", tc.events, slices.Compact(w.events()))
+			for _, one := range w.list() {
+				testutil.Check(t, "signer", ServingSigner, one.Spec.SignerName)
+			}
+			testutil.Get(w.Check())(t)
 		})
 	}
 }
@@ -212,23 +207,21 @@ func TestTrustBundle(t *testing.T) {
 func TestTrustBundleOverlap(t *testing.T) {
 	t.Parallel()
 	for _, pause := range []time.Duration{time.Millisecond, 10 * time.Millisecond, createdCheck - time.Millisecond, time.Minute} {
-		t.Run(pause.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAuthorities(t, "ABC")
-				w := prepareTrust(t, a, a.bundle(t, "A"))
-				w.run(t)
-				w.mu.Lock()
-				w.counts = nil
-				w.mu.Unlock()
-				for _, word := range []string{"BA", "B", "CB", "C", "A"} {
-					w.Source.Set(a.bundle(t, word))
-					time.Sleep(pause)
-				}
-				time.Sleep(time.Minute)
-				testutil.Check(t, "bundles in the end", []string{"A=A"}, w.live())
-				w.checkCounts()
-				testutil.Check(t, "Events", []string(nil), w.events())
-			})
+		testutil.Bubble(t, pause.String(), func(t *testing.T) {
+			a := newAuthorities(t, "ABC")
+			w := prepareTrust(t, a, a.bundle(t, "A"))
+			w.run(t)
+			w.mu.Lock()
+			w.counts = nil
+			w.mu.Unlock()
+			for _, word := range []string{"BA", "B", "CB", "C", "A"} {
+				w.Source.Set(a.bundle(t, word))
+				time.Sleep(pause)
+			}
+			time.Sleep(time.Minute)
+			testutil.Check(t, "bundles in the end", []string{"A=A"}, w.live())
+			w.checkCounts()
+			testutil.Check(t, "Events", []string(nil), w.events())
 		})
 	}
 }
@@ -283,8 +276,7 @@ func TestSecondTrustBundlePublisher(t *testing.T) {
 		time.Sleep(retryInterval + createdCheck)
 		testutil.Check(t, "requests after the takeover", []string{"create BA", "delete A [uid-A 7]"}, w.requests())
 		testutil.Check(t, "bundles", []string{"BA=BA"}, w.live())
-		_, err = w.Check()
-		testutil.Must(t, err)
+		testutil.Get(w.Check())(t)
 		w.checkCounts()
 	})
 }
@@ -319,31 +311,26 @@ func TestTrustBundleWithoutAPI(t *testing.T) {
 func TestTrustBundleRefused(t *testing.T) {
 	t.Parallel()
 	invalid := apierrors.NewInvalid(schema.GroupKind{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}, "x", nil)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		err    error
 		events []string
 	}{
 		"Forbidden": {controllertest.Forbidden("clustertrustbundles"), []string{
 			`B: Warning TrustBundleRefused: clustertrustbundles is forbidden: no`,
 		}},
-		"Invalid": {invalid, []string{
-			`B: Warning TrustBundleRefused: ClusterTrustBundle.certificates.k8s.io "x" is invalid`,
-		}},
+		"Invalid":      {invalid, []string{`B: Warning TrustBundleRefused: ClusterTrustBundle.certificates.k8s.io "x" is invalid`}},
 		"AlreadyThere": {controllertest.AlreadyExists("clustertrustbundles"), nil},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAuthorities(t, "AB")
-				w := prepareTrust(t, a, a.bundle(t, "B"), a.bundleOf("sa-controller-manager", "A", 1))
-				w.FailNext("create", "clustertrustbundles", tc.err)
-				w.run(t)
-				testutil.Check(t, "Events", tc.events, w.events())
-				testutil.Check(t, "requests", []string{"create B"}, w.requests())
-				testutil.Check(t, "the previous bundle", []string{"A=A"}, w.live())
-				time.Sleep(time.Minute)
-				testutil.Check(t, "requests after that", []string{"create B", "delete A [uid-A 7]"}, w.requests())
-			})
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			a := newAuthorities(t, "AB")
+			w := prepareTrust(t, a, a.bundle(t, "B"), a.bundleOf("sa-controller-manager", "A", 1))
+			w.FailNext("create", "clustertrustbundles", tc.err)
+			w.run(t)
+			testutil.Check(t, "Events", tc.events, w.events())
+			testutil.Check(t, "requests", []string{"create B"}, w.requests())
+			testutil.Check(t, "the previous bundle", []string{"A=A"}, w.live())
+			time.Sleep(time.Minute)
+			testutil.Check(t, "requests after that", []string{"create B", "delete A [uid-A 7]"}, w.requests())
 		})
 	}
 }

@@ -34,8 +34,7 @@ func newAuthorities(t testing.TB, names string) authorities {
 	t.Helper()
 	all := authorities{}
 	for _, name := range names {
-		parsed, err := cert.ParseCertsPEM(certificate(t, string(name)))
-		testutil.Must(t, err)
+		parsed := testutil.Get(cert.ParseCertsPEM(certificate(t, string(name))))(t)
 		all[name] = parsed[0]
 	}
 	return all
@@ -54,9 +53,7 @@ func (a authorities) pem(word string) string { return string(encodePEM(a.certifi
 
 func (a authorities) bundle(t testing.TB, word string) *Bundle {
 	t.Helper()
-	bundle, err := ParseBundle([]byte(a.pem(word)))
-	testutil.Must(t, err)
-	return bundle
+	return testutil.Get(ParseBundle([]byte(a.pem(word))))(t)
 }
 
 // word is the reverse, in the order of the text.
@@ -91,8 +88,7 @@ func (a authorities) state(t testing.TB, text string, now time.Time) state {
 		s.file = a.bundle(t, file)
 	}
 	if names, after, found := strings.Cut(overlap, "@"); found {
-		d, err := time.ParseDuration(after)
-		testutil.Must(t, err)
+		d := testutil.Get(time.ParseDuration(after))(t)
 		s.previous, s.until = a.certificates(names), now.Add(d)
 	}
 	return s

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,7 +76,7 @@ func creates(accounts ...string) []string {
 func TestSync(t *testing.T) {
 	t.Parallel()
 	forbidden := controllertest.Forbidden("serviceaccounts")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		names    []string // default if there are none
 		objects  []runtime.Object
@@ -107,13 +106,11 @@ func TestSync(t *testing.T) {
 			failures: []error{forbidden, forbidden}, want: creates("shop/default", "shop/default", "shop/default"),
 		},
 		"FailureOfOne": {
-			reason: "the others are not held up, and not made twice",
-			names:  []string{"default", "builder"}, objects: []runtime.Object{active("shop")},
-			failures: []error{forbidden, nil, forbidden, nil},
-			want:     creates("shop/builder", "shop/default", "shop/default", "shop/default"),
+			reason: "the others are not held up, and not made twice", names: []string{"default", "builder"},
+			objects: []runtime.Object{active("shop")}, failures: []error{forbidden, nil, forbidden, nil},
+			want: creates("shop/builder", "shop/default", "shop/default", "shop/default"),
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -153,14 +150,10 @@ func TestAccountsComeBack(t *testing.T) {
 // Somebody deletes the account while the watch is interrupted, which shows neither then.
 func TestAnAccountThatIsNeverShown(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		answer error
 		after  time.Duration
-	}{
-		"Created":       {nil, requeueAfter},
-		"AlreadyExists": {controllertest.AlreadyExists("serviceaccounts"), uncachedRecheck},
-	}
-	for name, tc := range cases {
+	}{"Created": {nil, requeueAfter}, "AlreadyExists": {controllertest.AlreadyExists("serviceaccounts"), uncachedRecheck}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -202,7 +195,7 @@ func TestEnsure(t *testing.T) {
 	boom := apierrors.NewGenericServerResponse(http.StatusInternalServerError, "create", resource, "default", "boom", 0, true)
 	forbidden := controllertest.Forbidden("namespaces")
 	asked := []string{"get namespaces shop"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		template *accounttemplate.Template
 		name     string // default if empty
@@ -224,11 +217,8 @@ func TestEnsure(t *testing.T) {
 		"Selected":   {template: template, want: selected, requests: append(asked, creates("shop/default")...)},
 		"NoSelector": {reason: "nothing to ask for", template: template, name: "builder", want: templated, requests: creates("shop/builder")},
 		"Gone":       {reason: "nothing can be created there", template: template, gone: true, requests: asked},
-		"Forbidden": {
-			reason: "never without its fields", template: template, unread: forbidden, requests: asked, err: forbidden.Error(),
-		},
-	}
-	for name, tc := range cases {
+		"Forbidden":  {reason: "never without its fields", template: template, unread: forbidden, requests: asked, err: forbidden.Error()},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := controllertest.NewWorld(time.Time{})
@@ -246,16 +236,13 @@ func TestEnsure(t *testing.T) {
 			name := cmp.Or(tc.name, "default")
 			created, err := c.Ensure(t.Context(), "shop", name)
 			testutil.Check(t, tc.reason+": created", tc.want != nil, created)
-			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("%s: got error %v, want %q", tc.reason, err, tc.err)
-			}
+			testutil.CheckError(t, tc.reason, tc.err, err)
 			if answered := cmp.Or(tc.answer, tc.unread); tc.err != "" && !errors.Is(err, answered) {
 				t.Errorf("callers cannot tell what the apiserver answered: %v", err)
 			}
 			testutil.Check(t, tc.reason+": requests", tc.requests, w.Actions(t))
 			if created {
-				made, err := w.Client.CoreV1().ServiceAccounts("shop").Get(t.Context(), name, metav1.GetOptions{})
-				testutil.Must(t, err)
+				made := testutil.Get(w.Client.CoreV1().ServiceAccounts("shop").Get(t.Context(), name, metav1.GetOptions{}))(t)
 				made.TypeMeta, made.ManagedFields = metav1.TypeMeta{}, nil
 				testutil.Check(t, tc.reason, tc.want, made)
 			}

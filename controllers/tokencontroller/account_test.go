@@ -36,7 +36,7 @@ func TestSyncAccountAuto(t *testing.T) {
 		return own("app-token-new", append(change, replacing("app-token-old"))...)
 	}
 	const references = "patch serviceaccounts app [uid-app 10] references app-token-"
-	tests := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		change  func(*corev1.ServiceAccount)
 		secrets list
@@ -86,8 +86,7 @@ func TestSyncAccountAuto(t *testing.T) {
 		},
 		"NamespaceGone": {reason: "nothing is owed there", answer: controllertest.NotFound("namespaces"), want: []string{createsOwn}},
 		"Refused":       {reason: "tried again", answer: boom, want: []string{createsOwn}, err: boom},
-	}
-	for name, tc := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			app := account()
 			if tc.change != nil {
@@ -162,7 +161,7 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 	ours := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
 	opaque := tokenSecret("app-token-frstz", func(secret *corev1.Secret) { secret.Type = corev1.SecretTypeOpaque })
 	const looksUp = "get secrets app-token-frstz"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		ours   *corev1.Secret // waits to be referenced
 		made   bool           // by this process, which was refused when it referenced it
@@ -176,8 +175,7 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 		},
 		"ThereAdopting": {reason: "one is enough", ours: ours, live: []runtime.Object{theirs}, want: []string{looksUp}},
 		"GoneMade":      {reason: "ours takes its place", ours: ours, made: true, want: []string{looksUp, referencesOwn + " app-token-frstz"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			for _, how := range []func(*corev1.ServiceAccount){listed(meta.FieldManager, "app-token-frstz"), referencing("app-token-frstz")} {
 				w := newWorld(t, append(tc.live, account())...)
@@ -206,15 +204,14 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 	)
 	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
 	live := account(listed(meta.FieldManager, "app-token-frstz"), func(a *corev1.ServiceAccount) { a.ResourceVersion = "11" })
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		refusal error // of the first request to reference ours
 		want    []string
 	}{
 		"Refused":    {"nothing has used it", controllertest.Conflict("serviceaccounts"), []string{deletes}},
 		"Unanswered": {"it may have been referenced, and a user may have taken the reference away", errors.New("cut"), nil},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, live, theirs)
 			w.Auto = true

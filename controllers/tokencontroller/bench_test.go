@@ -19,10 +19,7 @@ import (
 // lacks everything, with a P-256 key and a client that does nothing; and of one that
 // lacks nothing, which is what most syncs are.
 func BenchmarkSyncSecret(b *testing.B) {
-	for name, changes := range map[string][]func(*corev1.Secret){
-		"empty":  nil,
-		"filled": {filled(b)},
-	} {
+	for name, changes := range map[string][]func(*corev1.Secret){"empty": nil, "filled": {filled(b)}} {
 		b.Run(name, func(b *testing.B) {
 			w := newWorld(b)
 			w.Controller.Client = idle{}

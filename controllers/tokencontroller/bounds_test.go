@@ -26,10 +26,9 @@ import (
 func TestManyReferencesCostFewRequests(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason  string
-		pattern string
-		reads   []string
-		listed  bool
+		reason, pattern string
+		reads           []string
+		listed          bool
 	}{
 		"MadeUp":          {"no token controller chooses such names", "made-up-%d", nil, false},
 		"AsOfControllers": {"one list in ten seconds", "app-token-%05d", []string{"list secrets"}, true},
@@ -146,9 +145,7 @@ func TestAWriteThatChangedNothing(t *testing.T) {
 				if err := tc.sync(w); !errors.Is(err, meta.ErrUnchanged) {
 					t.Errorf("%s, try %d: error %v, want %v", tc.reason, try, err, meta.ErrUnchanged)
 				}
-				if asked := strings.Join(w.Actions(t), ", "); !strings.Contains(asked, "patch") {
-					t.Errorf("%s, try %d: requests %q, want a patch", tc.reason, try, asked)
-				}
+				testutil.CheckContains(t, tc.reason+": requests", "patch", strings.Join(w.Actions(t), ", "))
 			}
 			testutil.Check(t, tc.reason, []string{"Warning TokenSecretRefused"}, w.Events()[:1])
 			for _, series := range []string{"sacm_legacy_tokens_issued_total", "sacm_token_references_removed_total"} {
@@ -185,9 +182,7 @@ func TestOthersDeleteEachSecret(t *testing.T) {
 		}
 		testutil.Check(t, fmt.Sprintf("Events after %d creations", n+1), want, w.Events())
 	}
-	if counted := w.Series(t, "sacm_token_secrets_deleted_by_others_total")[""]; counted != 2 {
-		t.Errorf("the counter is %v, want 2", counted)
-	}
+	testutil.Check(t, "counter", 2.0, w.Series(t, "sacm_token_secrets_deleted_by_others_total")[""])
 }
 
 // TestNoSignatureAfterARefusal: a quota may refuse for days, and a key in an HSM is slow. The Secret is filled once it is there.

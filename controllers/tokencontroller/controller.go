@@ -22,6 +22,7 @@
 package tokencontroller
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -111,9 +112,7 @@ type Controller struct {
 
 // New builds a controller that does not run yet.
 func New(config Config) *Controller {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
+	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
 	if config.NewSuffix == nil {
 		config.NewSuffix = tokensecrets.NewSuffix
 	}

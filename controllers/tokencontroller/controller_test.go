@@ -4,6 +4,7 @@
 package tokencontroller
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -30,8 +31,7 @@ func TestTerms(t *testing.T) {
 		references := func(when string, want ...corev1.ObjectReference) {
 			t.Helper()
 			time.Sleep(time.Minute)
-			app, err := w.Client.CoreV1().ServiceAccounts(testNamespace).Get(t.Context(), "app", metav1.GetOptions{})
-			testutil.Must(t, err)
+			app := testutil.Get(w.Client.CoreV1().ServiceAccounts(testNamespace).Get(t.Context(), "app", metav1.GetOptions{}))(t)
 			testutil.Check(t, "references "+when, want, app.Secrets)
 		}
 		w.Start(t, w.Run)()
@@ -61,7 +61,7 @@ func TestCountSecondController(t *testing.T) {
 	}
 	another := func(secret *corev1.Secret) { secret.UID = "another" }
 	noRootCA := func(w *world) { w.RootCA.Set(nil) }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason        string
 		before, after changes
 		do            func(*world)
@@ -86,8 +86,7 @@ func TestCountSecondController(t *testing.T) {
 		"RootCAEmptied":     {reason: "that asks for a new one", before: changes{ours, rightCA}, after: changes{ours}},
 		"NoRootCA":          {reason: "we write none", before: changes{ours, rightCA}, after: changes{ours, wrongCA}, do: noRootCA},
 		"Both":              {before: changes{rightCA}, after: changes{wrongCA, theirs}, want: counts{filled: 1, replaced: 1}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			if tc.do != nil {
@@ -110,8 +109,7 @@ type counts struct{ filled, replaced float64 }
 // rotate makes another key the active one.
 func (w *world) rotate(t *testing.T) {
 	t.Helper()
-	w.ring.Set(signing.NewRing(testkeys.Parse(testkeys.P256Other()).As(signing.Active),
-		w.ring.Ring().Active().Public().As(signing.Retired)))
+	w.ring.Set(signing.NewRing(testkeys.Parse(testkeys.P256Other()).As(signing.Active), w.ring.Ring().Active().Public().As(signing.Retired)))
 }
 
 // TestARecreatedAccount: the watch may show it as a change of the previous one, whose token Secrets go.
@@ -169,3 +167,45 @@ func TestNothingIsKept(t *testing.T) {
 }
 
 func sorted(lines []string) []string { slices.Sort(lines); return lines }
+
+const (
+	asksAccount = "get serviceaccounts app"
+	deletesIt   = "delete secrets token [uid-token 20]"
+)
+
+func (w *world) runSecretLoop(t *testing.T) {
+	t.Helper()
+	testutil.Start(t, func(ctx context.Context) error { w.secretLoop.Run(ctx); return nil })
+	w.secretLoop.Add(named("token"))
+	synctest.Wait()
+}
+
+// TestOrphanGrace: a jump of the clock neither cuts the grace short nor lengthens it, and a change of the Secret
+// begins it again.
+func TestOrphanGrace(t *testing.T) {
+	t.Parallel()
+	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
+		w := worldAt(t, time.Time{}, tokenSecret("token"))
+		w.Cache(t, tokenSecret("token"))
+		expect := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			testutil.Check(t, when, want, w.Actions(t))
+		}
+		w.runSecretLoop(t)
+		expect("first sight", asksAccount)
+		w.Config.Clock.(*testutil.JumpingClock).Jump(jump)
+		w.secretLoop.Add(named("token"))
+		expect("checked again after the jump")
+		time.Sleep(testGrace / 2)
+		changed := tokenSecret("token", atVersion("21"))
+		w.Live(t, changed)
+		w.Cache(t, changed)
+		w.secretLoop.Add(named("token"))
+		expect("changed", asksAccount)
+		time.Sleep(testGrace - time.Nanosecond)
+		expect("just before the end of the grace")
+		time.Sleep(time.Nanosecond)
+		expect("the grace is over", asksAccount, "delete secrets token [uid-token 21]")
+	})
+}

@@ -262,8 +262,7 @@ func checkFill(t *testing.T, before, after *corev1.Secret, cached *corev1.Servic
 			t.Errorf("a token for %v (%v), over %q", verified, err, was[corev1.ServiceAccountTokenKey])
 		}
 	}
-	bundle, err := w.RootCA.Current()
-	testutil.Must(t, err)
+	bundle := testutil.Get(w.RootCA.Current())(t)
 	if ca := is[corev1.ServiceAccountRootCAKey]; !bytes.Equal(ca, was[corev1.ServiceAccountRootCAKey]) &&
 		(bundle == nil || string(ca) != testCA) {
 		t.Errorf("ca.crt is %q", ca)

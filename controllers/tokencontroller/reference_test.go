@@ -47,14 +47,13 @@ func TestSyncReferences(t *testing.T) {
 		many[i] = fmt.Sprintf("app-token-many%d", i)
 	}
 	type secrets = []*corev1.Secret
-	tests := map[string]struct {
-		reason  string
-		deleted secrets // as the watch has shown
-		account *corev1.ServiceAccount
-		cached  secrets
-		live    secrets
-		refusal error
-		want    []string
+	for name, tc := range map[string]struct {
+		reason       string
+		deleted      secrets // as the watch has shown
+		account      *corev1.ServiceAccount
+		cached, live secrets
+		refusal      error
+		want         []string
 	}{
 		"Observed": {
 			reason:  "a delete that was seen needs no second check, if the entry is a token controller's",
@@ -111,17 +110,14 @@ func TestSyncReferences(t *testing.T) {
 			reason: "the person may mean what bears the name now", deleted: deleted("token"), account: account(referencing("token")),
 			cached: secrets{anothersToken("token")},
 		},
-		"SweptAndAnothers": {
-			reason: "likewise", account: account(written), cached: secrets{anothersToken(ours)}, want: []string{kept},
-		},
-		"Swept": {reason: "found missing and confirmed", account: account(written), want: []string{"get secrets " + ours, kept}},
+		"SweptAndAnothers": {reason: "likewise", account: account(written), cached: secrets{anothersToken(ours)}, want: []string{kept}},
+		"Swept":            {reason: "found missing and confirmed", account: account(written), want: []string{"get secrets " + ours, kept}},
 		"SweptButOfAnotherType": {
 			reason: "it was never in this cache", account: account(written), live: secrets{opaque(ours)}, want: []string{"get secrets " + ours},
 		},
 		"SweptButNobodys": {reason: "a user may list a Secret that is yet to come", account: account(referencing(ours))},
 		"NoName":          {reason: "no request can be made of it", account: account(listed(meta.FieldManager, "no/name"))},
-	}
-	for name, tc := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.account)
 			w.Cache(t, tc.account)
@@ -310,13 +306,8 @@ func referencingAll(t *testing.T, list string) *corev1.ServiceAccount {
 // applied does as kube-apiserver with a patch of an account.
 func applied(t *testing.T, before *corev1.ServiceAccount, patch []byte) *corev1.ServiceAccount {
 	t.Helper()
-	body, err := jsonpatch.MergePatch([]byte(controllertest.Encoded(t, before)), patch)
-	if err != nil {
-		t.Fatalf("%s: %v", patch, err)
-	}
+	body := testutil.Get(jsonpatch.MergePatch([]byte(controllertest.Encoded(t, before)), patch))(t)
 	after := &corev1.ServiceAccount{}
-	if err := json.Unmarshal(body, after); err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
+	testutil.Must(t, json.Unmarshal(body, after))
 	return after
 }

@@ -28,19 +28,18 @@ func TestSyncSecret(t *testing.T) {
 	const fills = "patch secrets token [uid-token 20] for app/uid-app"
 	const everything = fills + " ca.crt namespace token"
 	boom, conflict := errors.New("boom"), controllertest.Conflict("secrets")
-	tests := map[string]struct {
-		reason   string
-		change   func(*corev1.Secret)   // of an empty Secret token
-		filled   bool                   // before that
-		account  *corev1.ServiceAccount // in the cache, account() if nil
-		uncached bool                   // there is none in the cache
-		live     []runtime.Object
-		fails    string // requests with this verb
-		answer   error  // to them
-		want     []string
-		events   []string
-		note     string // in them
-		err      error
+	for name, tc := range map[string]struct {
+		reason       string
+		change       func(*corev1.Secret)   // of an empty Secret token
+		filled       bool                   // before that
+		account      *corev1.ServiceAccount // in the cache, account() if nil
+		uncached     bool                   // there is none in the cache
+		live         []runtime.Object
+		fails        string // requests with this verb
+		answer       error  // to them
+		want, events []string
+		note         string // in them
+		err          error
 	}{
 		"Empty": {reason: "what a user creates is filled with one request and none before it", want: []string{everything}},
 		"Full":  {reason: "nothing is written where nothing is lacking", filled: true},
@@ -114,8 +113,7 @@ func TestSyncSecret(t *testing.T) {
 		"LookupError": {
 			uncached: true, reason: "no answer is not a no", filled: true, fails: "get", answer: boom, want: []string{asksAccount}, err: boom,
 		},
-	}
-	for name, tc := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			secret := tokenSecret("token")
 			if tc.filled {
@@ -140,9 +138,7 @@ func TestSyncSecret(t *testing.T) {
 				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
 			}
 			testutil.Check(t, tc.reason, tc.want, w.Actions(t))
-			if lines := strings.Join(w.Recorded.Lines(), "\n"); !strings.Contains(lines, tc.note) {
-				t.Errorf("%s: events %q, want %q", tc.reason, lines, tc.note)
-			}
+			testutil.CheckContains(t, tc.reason+": events", tc.note, strings.Join(w.Recorded.Lines(), "\n"))
 			testutil.Check(t, tc.reason+": events", tc.events, w.Events())
 		})
 	}
@@ -248,10 +244,7 @@ func TestRevokedKey(t *testing.T) {
 		"of another Secret": {
 			tokenSecret("token", filled(t), withData("token", controllertest.Token(t, testkeys.P256Other(), testUID, "other"))), with(true), false,
 		},
-		"of another account": {
-			tokenSecret("token", filled(t), withToken(t, testkeys.P256Other(), otherUID)),
-			with(true), false,
-		},
+		"of another account": {tokenSecret("token", filled(t), withToken(t, testkeys.P256Other(), otherUID)), with(true), false},
 	} {
 		plan := planSecret(tokensecrets.Observe(tc.secret), account(), nil, tc.keys)
 		if plan.token != tc.want || tc.want && plan.warning.reason != "" {

@@ -70,8 +70,7 @@ func newWorld(t testing.TB, live ...runtime.Object) *world {
 // worldAt begins at a time. If that is zero, the clock is that of the synctest bubble and may jump.
 func worldAt(t testing.TB, now time.Time, live ...runtime.Object) *world {
 	t.Helper()
-	w := &world{World: controllertest.NewWorld(now, live...),
-		ring: signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(testkeys.P256())))}
+	w := &world{World: controllertest.NewWorld(now, live...), ring: signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(testkeys.P256())))}
 	config := Config{
 		Client:        w.Client,
 		Metadata:      onlyMetadata{client: w.Client},
@@ -128,9 +127,7 @@ func (m onlyMetadata) List(ctx context.Context, o metav1.ListOptions) (*metav1.P
 // syncsAccount has the account be looked at, and wants these actions.
 func (w *world) syncsAccount(t *testing.T, reason string, want ...string) {
 	t.Helper()
-	if err := w.syncAccount(t.Context(), named("app")); err != nil {
-		t.Fatalf("%s: %v", reason, err)
-	}
+	testutil.Must(t, w.syncAccount(t.Context(), named("app")))
 	testutil.Check(t, reason, want, w.Actions(t))
 }
 
@@ -138,18 +135,14 @@ func (w *world) syncsAccount(t *testing.T, reason string, want ...string) {
 func (w *world) syncsSecret(t *testing.T, name, reason string, want ...string) {
 	t.Helper()
 	for _, sync := range []func(context.Context, cache.ObjectName) error{w.syncSecret, w.replaceCA} {
-		if err := sync(t.Context(), named(name)); err != nil {
-			t.Fatalf("%s: %v", reason, err)
-		}
+		testutil.Must(t, sync(t.Context(), named(name)))
 	}
 	testutil.Check(t, reason, want, w.Actions(t))
 }
 
 func testBundle(t testing.TB) *rootca.Bundle {
 	t.Helper()
-	bundle, err := rootca.ParseBundle([]byte(testCA))
-	testutil.Must(t, err)
-	return bundle
+	return testutil.Get(rootca.ParseBundle([]byte(testCA)))(t)
 }
 
 func madeAt(second int64) func(*corev1.ServiceAccount) {

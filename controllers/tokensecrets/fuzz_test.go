@@ -132,7 +132,7 @@ func TestNothingOfATokenIsKept(t *testing.T) {
 	good := legacyToken(t, robot(), "robot-token")
 	other := robot()
 	other.Name, other.UID = "admin", "5d0e5c0e-71a3-4d0e-9f3b-1c2d3e4f5a6b"
-	cases := map[string]string{
+	for name, token := range map[string]string{
 		"Good":      good,
 		"Foreign":   legacyToken(t, other, "admin-token"),
 		"Cut":       good[:len(good)-20],
@@ -140,8 +140,7 @@ func TestNothingOfATokenIsKept(t *testing.T) {
 		"BadHeader": "x" + good,
 		"Garbage":   "hunter2-correct-horse-battery-staple",
 		"Huge":      strings.Repeat("correct-horse-battery-staple.", 9000),
-	}
-	for name, token := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			secret := tokenSecret(withToken(token))
 			observed := Observe(secret)

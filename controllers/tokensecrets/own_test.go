@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -24,6 +25,8 @@ import (
 
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
 )
 
 // secretOf is a Secret of the account robot, with changes made to it.
@@ -49,11 +52,9 @@ func TestOwn(t *testing.T) {
 		return nil
 	}
 	type list = []*TokenSecret
-	cases := map[string]struct {
-		reason     string
-		references string
-		secrets    list
-		want       string
+	for name, tc := range map[string]struct {
+		reason, references, want string
+		secrets                  list
 	}{
 		"None":          {references: "gone"},
 		"Referenced":    {reason: "the creator does not matter", references: "a", secrets: list{secretOf("a")}, want: "a"},
@@ -76,8 +77,7 @@ func TestOwn(t *testing.T) {
 			reason: "a re-issued Secret gives way, or it would stay forever", references: "replaced b",
 			secrets: list{secretOf("replaced", createdAt(1), ours), secretOf("b", createdAt(2), ours)}, want: "b",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // whatever their order
 				got := ""
@@ -89,9 +89,7 @@ func TestOwn(t *testing.T) {
 				if own := Own(robot, tc.secrets, replacement); own != nil {
 					got = own.Name
 				}
-				if got != tc.want {
-					t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-				}
+				testutil.Check(t, tc.reason, tc.want, got)
 				slices.Reverse(tc.secrets)
 			}
 		})
@@ -166,4 +164,54 @@ func TestEveryDeletionIsSaid(t *testing.T) {
 			t.Errorf("%s: the log says %q", name, log.String())
 		}
 	}
+}
+
+func TestMain(m *testing.M) {
+	// The second handler slows errors down by the time since the last one, which was in another
+	// synctest bubble and may be decades ahead.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // there is no other way
+	testutil.Main(m)
+}
+
+const accountUID = "9b1c6f6a-6a3c-4d5e-8a58-2f4f1c2d3e4f"
+
+// robot is the account that most tokens here are for.
+func robot() tokens.Account { return tokens.Account{Namespace: "shop", Name: "robot", UID: accountUID} }
+
+// legacyToken is a signed legacy token.
+func legacyToken(t testing.TB, account tokens.Account, secret string) string {
+	t.Helper()
+	return testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secret))(t)
+}
+
+// tokenSecret is the Secret shop/robot-token for the account robot, complete but for the token,
+// with changes made to it.
+func tokenSecret(changes ...func(*corev1.Secret)) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "robot-token", UID: "secret-uid", ResourceVersion: "17",
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot", corev1.ServiceAccountUIDKey: accountUID},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+		Data: map[string][]byte{
+			corev1.ServiceAccountRootCAKey:    []byte(strings.Repeat("certificate ", 100)),
+			corev1.ServiceAccountNamespaceKey: []byte("shop"),
+		},
+	}
+	for _, change := range changes {
+		change(secret)
+	}
+	return secret
+}
+
+func withToken(token string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Data[corev1.ServiceAccountTokenKey] = []byte(token) }
+}
+
+func withAnnotation(name, value string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Annotations[name] = value }
+}
+
+func withData(name, value string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Data[name] = []byte(value) }
 }

@@ -60,7 +60,7 @@ func TestWrittenReferences(t *testing.T) {
 	const kcm = "kube-controller-manager"
 	const two = `{"f:secrets":{".":{},"k:{\"name\":\"robot-token-aaaaa\"}":{},"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`
 	type list = []metav1.ManagedFieldsEntry
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		entries list
 		want    bool
@@ -75,10 +75,8 @@ func TestWrittenReferences(t *testing.T) {
 
 		"User's": {reason: "a user's own Secret, maybe not created yet", entries: list{wrote("kubectl-edit", oneReference)}},
 		"UsersBesidesOurs": {
-			reason: "we wrote another one",
-			entries: list{
-				wrote("kubectl-edit", oneReference), wrote(meta.FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
-			},
+			reason:  "we wrote another one",
+			entries: list{wrote("kubectl-edit", oneReference), wrote(meta.FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`)},
 		},
 		"WholeList": {reason: "before the list had keys, who owned it owned no entry", entries: list{wrote(kcm, `{"f:secrets":{}}`)}},
 		"Prefix": {
@@ -87,22 +85,16 @@ func TestWrittenReferences(t *testing.T) {
 		},
 		"Pull": {reason: "a pull secret is no token reference", entries: list{wrote(kcm, pullSecret)}},
 		"PullBesidesSecrets": {
-			reason: "it wrote another reference, and a pull secret of this name",
-			entries: list{
+			reason: "it wrote another reference, and a pull secret of this name", entries: list{
 				wrote(kcm, `{"f:imagePullSecrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}},"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			has := account(tc.entries...)
-			if got := WrittenReferences(has.ManagedFields).Has("robot-token-x2x9z"); got != tc.want {
-				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason, tc.want, WrittenReferences(has.ManagedFields).Has("robot-token-x2x9z"))
 			kept := KeepWrittenReferences(has.ManagedFields)
-			if got := WrittenReferences(kept).Has("robot-token-x2x9z"); got != tc.want {
-				t.Errorf("%s: got %v of the trimmed account, want %v", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason+": of the trimmed account", tc.want, WrittenReferences(kept).Has("robot-token-x2x9z"))
 			if len(kept) > 1 || tc.want && len(kept) == 0 {
 				t.Errorf("%s: %d entries are kept, want one at most", tc.reason, len(kept))
 			}
@@ -123,10 +115,9 @@ func TestTokenWriter(t *testing.T) {
 		return entry
 	}
 	type list = []metav1.ManagedFieldsEntry
-	cases := map[string]struct {
-		reason string
-		has    list
-		want   string
+	for name, tc := range map[string]struct {
+		reason, want string
+		has          list
 	}{
 		"Nothing":     {reason: "an apiserver may be told to track nothing"},
 		"NoFields":    {has: list{wrote("kubectl-edit", "")}},
@@ -134,13 +125,11 @@ func TestTokenWriter(t *testing.T) {
 		"Damaged":     {reason: "anybody may write them", has: list{wrote("x", `{"f:data":[]}`), wrote("x", `{"f:data"`)}},
 		"OneWroteAll": {has: list{at(wrote(meta.UpstreamFieldManager, all), 1)}, want: meta.UpstreamFieldManager},
 		"LastCounts": {
-			reason: "two may own a field that both have applied", has: list{at(wrote("late", token), 2), at(wrote("early", token), 1)},
-			want: "late",
+			reason: "two may own a field that both have applied", has: list{at(wrote("late", token), 2), at(wrote("early", token), 1)}, want: "late",
 		},
 		"NoTime":   {has: list{wrote("somebody", token)}, want: "somebody"},
 		"OtherKey": {has: list{at(wrote("early", token), 1), at(wrote("late", onlyCA), 2)}, want: "early"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.has}}
 			testutil.Check(t, tc.reason, tc.want, Observe(secret).TokenWriter)

@@ -95,12 +95,10 @@ func TestObserveToken(t *testing.T) {
 	former.UID, admin.Name = "former-uid", "admin"
 	const otherNamespace = "data.namespace does not name the namespace of the Secret"
 	for name, tc := range map[string]struct {
-		reason     string
-		token      string
-		change     func(*corev1.Secret)
-		unnamed    bool // it names no account
-		keyID, uid string
-		finding    string
+		reason, token       string
+		change              func(*corev1.Secret)
+		unnamed             bool // it names no account
+		keyID, uid, finding string
 	}{
 		"None": {reason: "no bytes, no token"},
 		"Good": {token: good, keyID: keyID, uid: accountUID},
@@ -167,8 +165,7 @@ func TestObserveMetadata(t *testing.T) {
 			want:   &TokenSecret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare"}},
 		},
 		"Rest": {
-			reason: "times stay, what nobody reads goes",
-			secret: tokenSecret(func(s *corev1.Secret) {
+			reason: "times stay, what nobody reads goes", secret: tokenSecret(func(s *corev1.Secret) {
 				s.CreationTimestamp, s.DeletionTimestamp = now, &now
 				s.Finalizers, s.GenerateName, s.Generation = []string{"example.com/wait"}, "robot-", 3
 				s.ManagedFields = []metav1.ManagedFieldsEntry{wrote("kubectl-create", labelFields)}
@@ -177,21 +174,18 @@ func TestObserveMetadata(t *testing.T) {
 			want: observation(func(s *TokenSecret) { s.CreationTimestamp, s.DeletionTimestamp = now, &now }),
 		},
 		"Immutable": {
-			secret: tokenSecret(func(s *corev1.Secret) { s.Immutable = new(true) }),
-			want:   observation(func(s *TokenSecret) { s.Immutable = true }),
+			secret: tokenSecret(func(s *corev1.Secret) { s.Immutable = new(true) }), want: observation(func(s *TokenSecret) { s.Immutable = true }),
 		},
 		"AnotherCA": {
 			secret: tokenSecret(withData(corev1.ServiceAccountRootCAKey, "another")),
 			want:   observation(func(s *TokenSecret) { s.CAHash = sha256.Sum256([]byte("another")) }),
 		},
 		"EmptyCA": {
-			reason: "no bytes, no CA",
-			secret: tokenSecret(withData(corev1.ServiceAccountRootCAKey, "")),
-			want:   observation(func(s *TokenSecret) { s.HasCA, s.CAHash = false, [sha256.Size]byte{} }),
+			reason: "no bytes, no CA", secret: tokenSecret(withData(corev1.ServiceAccountRootCAKey, "")),
+			want: observation(func(s *TokenSecret) { s.HasCA, s.CAHash = false, [sha256.Size]byte{} }),
 		},
 		"EmptyNamespace": {
-			secret: tokenSecret(withData(corev1.ServiceAccountNamespaceKey, "")),
-			want:   observation(func(s *TokenSecret) { s.HasNamespace = false }),
+			secret: tokenSecret(withData(corev1.ServiceAccountNamespaceKey, "")), want: observation(func(s *TokenSecret) { s.HasNamespace = false }),
 		},
 		"OtherUID": {
 			reason: "a UID is compared and nothing else, so any text will do",

@@ -4,7 +4,6 @@
 package accounttemplate
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,14 +38,12 @@ func TestFor(t *testing.T) {
 	}
 	mirror := map[string]string{"mirror": "yes"}
 	cases := map[string]struct {
-		reason             string
-		namespace, account string
-		labels             map[string]string
-		want               Fields
+		reason, namespace, account string
+		labels                     map[string]string
+		want                       Fields
 	}{
 		"Pattern": {
-			namespace: "team-a", account: "default",
-			want: Fields{
+			namespace: "team-a", account: "default", want: Fields{
 				AutomountServiceAccountToken: new(false), ImagePullSecrets: secrets("registry"),
 				Labels: map[string]string{"tier": "low", "from": "names"},
 			},
@@ -54,17 +51,14 @@ func TestFor(t *testing.T) {
 		"OtherAccount":   {namespace: "team-a", account: "builder", want: Fields{AutomountServiceAccountToken: new(false)}},
 		"OtherNamespace": {namespace: "other", account: "default", want: Fields{AutomountServiceAccountToken: new(false)}},
 		"LaterRuleWins": {
-			reason:    "labels by key; a pull secret is there once",
-			namespace: "shop", account: "default", labels: mirror,
-			want: Fields{
+			reason: "labels by key; a pull secret is there once", namespace: "shop", account: "default", labels: mirror, want: Fields{
 				AutomountServiceAccountToken: new(false), ImagePullSecrets: secrets("registry", "mirror"),
 				Labels: map[string]string{"tier": "high", "from": "names"}, Annotations: map[string]string{"note": "mirrored"},
 			},
 		},
 		"Exception": {namespace: "kube-system", account: "default", want: Fields{AutomountServiceAccountToken: new(true)}},
 	}
-	template, err := Parse([]byte(example))
-	testutil.Must(t, err)
+	template := testutil.Get(Parse([]byte(example)))(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +85,7 @@ func TestNeedsLabels(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	rules := func(text string) string { return "{schemaVersion: 1, rules: [" + text + "]}" }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		data string
 		want []string
 	}{
@@ -107,14 +101,12 @@ func TestParseRefuses(t *testing.T) {
 			rules(`{namespaces: ["[", ""], accounts: [A], imagePullSecrets: [{name: ""}], labels: {"a b": c}, annotations: {"/": x},` +
 				`namespaceSelector: {matchExpressions: [{key: a, operator: is}]}}`),
 			[]string{
-				`rules[0].namespaces[0]: Invalid value: "["`, `rules[0].namespaces[1]: Invalid value: ""`,
-				`rules[0].accounts[0]: Invalid value: "A"`, `rules[0].imagePullSecrets[0].name: Invalid value: ""`,
-				`rules[0].labels: Invalid value: "a b"`, `rules[0].annotations: Invalid value: "/"`,
-				`rules[0].namespaceSelector.matchExpressions[0].operator: Invalid value: "is"`,
+				`rules[0].namespaces[0]: Invalid value: "["`, `rules[0].namespaces[1]: Invalid value: ""`, `rules[0].accounts[0]: Invalid value: "A"`,
+				`rules[0].imagePullSecrets[0].name: Invalid value: ""`, `rules[0].labels: Invalid value: "a b"`,
+				`rules[0].annotations: Invalid value: "/"`, `rules[0].namespaceSelector.matchExpressions[0].operator: Invalid value: "is"`,
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			template, err := Parse([]byte(tc.data))
@@ -122,9 +114,7 @@ func TestParseRefuses(t *testing.T) {
 				t.Fatalf("accepted as %+v", template)
 			}
 			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q, want %q in it", err, want)
-				}
+				testutil.CheckContains(t, "error", want, err.Error())
 			}
 		})
 	}

@@ -44,8 +44,7 @@ func TestRecent(t *testing.T) {
 	}{
 		"None": {},
 		"Two": {
-			leases: []coordinationv1.Lease{identity("b", "cp-2", now), identity("a", "cp-1", now.Add(-IdentityAge))},
-			want:   []string{"cp-1", "cp-2"},
+			leases: []coordinationv1.Lease{identity("b", "cp-2", now), identity("a", "cp-1", now.Add(-IdentityAge))}, want: []string{"cp-1", "cp-2"},
 		},
 		"SameHost": {
 			reason: "one replica is enough for both",
@@ -64,13 +63,10 @@ func TestRecent(t *testing.T) {
 		},
 		"OneClockIsFast": {
 			reason: "it must not make the others look old",
-			leases: []coordinationv1.Lease{identity("a", "cp-1", now.Add(time.Hour)), identity("b", "cp-2", now)},
-			want:   []string{"cp-1", "cp-2"},
+			leases: []coordinationv1.Lease{identity("a", "cp-1", now.Add(time.Hour)), identity("b", "cp-2", now)}, want: []string{"cp-1", "cp-2"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testutil.Check(t, tc.reason, tc.want, recent(tc.leases, now))
-		})
+		t.Run(name, func(t *testing.T) { testutil.Check(t, tc.reason, tc.want, recent(tc.leases, now)) })
 	}
 }
 
@@ -89,8 +85,7 @@ func TestOwnAddress(t *testing.T) {
 		Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
 	})
 	testutil.Must(t, err)
-	got, err := OwnAddress(t.Context(), client)
-	testutil.Must(t, err)
+	got := testutil.Get(OwnAddress(t.Context(), client))(t)
 	testutil.Check(t, "by a client that prefers protobuf, as the commands do", "10.0.0.1:6443", got.String())
 }
 
@@ -98,8 +93,7 @@ func TestReadLoaded(t *testing.T) {
 	t.Parallel()
 	const series = "# TYPE a counter\na 1\n" + loadedMetric +
 		`{apiserver_id_hash="sha256:us",hash="sha256:x",plugin="MutatingAdmissionWebhook"} 1` + "\n"
-	got, err := readLoaded(strings.NewReader(series), map[string]bool{"sha256:us": true})
-	testutil.Must(t, err)
+	got := testutil.Get(readLoaded(strings.NewReader(series), map[string]bool{"sha256:us": true}))(t)
 	testutil.Check(t, "loaded", map[string]string{"MutatingAdmissionWebhook": "sha256:x"}, got)
 	if _, err := readLoaded(strings.NewReader(series), map[string]bool{"sha256:another": true}); err == nil {
 		t.Error("the answer of another host's kube-apiserver was taken")

@@ -73,8 +73,7 @@ func TestWriteThroughALink(t *testing.T) {
 func TestNothingButDotNames(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	watcher, err := fsnotify.NewBufferedWatcher(1000)
-	testutil.Must(t, err)
+	watcher := testutil.Get(fsnotify.NewBufferedWatcher(1000))(t)
 	t.Cleanup(func() { _ = watcher.Close() })
 	testutil.Must(t, watcher.Add(dir))
 	path := filepath.Join(dir, "a.yaml")
@@ -95,10 +94,8 @@ func TestNothingButDotNames(t *testing.T) {
 
 func holds(t *testing.T, path, want string, mode fs.FileMode) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	testutil.Must(t, err)
-	info, err := os.Stat(path)
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile(path))(t)
+	info := testutil.Get(os.Stat(path))(t)
 	if string(data) != want || info.Mode().Perm() != mode {
 		t.Errorf("%s holds %q with mode %o, want %q and %o", path, data, info.Mode().Perm(), want, mode)
 	}
@@ -106,8 +103,7 @@ func holds(t *testing.T, path, want string, mode fs.FileMode) {
 
 func only(t *testing.T, dir string, names ...string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	testutil.Must(t, err)
+	entries := testutil.Get(os.ReadDir(dir))(t)
 	var got []string
 	for _, entry := range entries {
 		got = append(got, entry.Name())

@@ -88,7 +88,8 @@ var keyFacts = map[string]struct {
 	blocks          Blocks
 	message, remedy string
 }{
-	RingUnpublished: {Reissues, "the key ring of this host (generation {our}) is not published: {why}", "apply manifests/permissions"},
+	RingUnpublished: {Reissues, "the key ring of this host (generation {our}) is not published: {why}",
+		"if a permission or the Secret is missing: apply manifests/permissions"},
 	RingLate: {Changes | Makes, "the key ring of this host (generation {our}) is older than that of host {host} (generation {their})",
 		"bring that one here (keys import)" + ifGone},
 	RingUnreadable: {Reissues | Uses, "the published key rings cannot be read: {why}",

@@ -26,8 +26,7 @@ type site struct {
 
 func listen(t *testing.T, limits Limits) site {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Must(t, err)
+	listener := testutil.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	limiter := New(limits)
 	return site{limiter, limiter.Wrap(listener)}
@@ -41,11 +40,9 @@ type pair struct {
 
 func (s site) come(t *testing.T) pair {
 	t.Helper()
-	peer, err := net.Dial("tcp", s.listener.Addr().String())
-	testutil.Must(t, err)
+	peer := testutil.Get(net.Dial("tcp", s.listener.Addr().String()))(t)
 	t.Cleanup(func() { _ = peer.Close() })
-	accepted, err := s.listener.Accept()
-	testutil.Must(t, err)
+	accepted := testutil.Get(s.listener.Accept())(t)
 	conn := accepted.(*Conn)
 	t.Cleanup(func() { _ = conn.Close() })
 	return pair{peer, conn}
@@ -56,10 +53,8 @@ func (s site) comeTo(t *testing.T, to state) pair {
 	t.Helper()
 	p := s.come(t)
 	if to >= started {
-		_, err := p.peer.Write([]byte("x"))
-		testutil.Must(t, err)
-		_, err = p.conn.Read(make([]byte, 1))
-		testutil.Must(t, err)
+		testutil.Get(p.peer.Write([]byte("x")))(t)
+		testutil.Get(p.conn.Read(make([]byte, 1)))(t)
 	}
 	if to >= idle && !p.conn.Begin() {
 		t.Fatal("there is no place for a call")
@@ -113,9 +108,7 @@ func TestEviction(t *testing.T) {
 			if crowd[0].conn.Begin() {
 				t.Error("an evicted connection can bring a call")
 			}
-			if got := s.open(); got != open {
-				t.Errorf("%d are open, want %d", got, open)
-			}
+			testutil.Check(t, "open", open, s.open())
 		})
 	}
 }

@@ -63,8 +63,7 @@ func (s *sending) warn(about *corev1.ObjectReference, reason, note string) {
 func (s *sending) received(t *testing.T) []corev1.Event {
 	t.Helper()
 	synctest.Wait()
-	list, err := s.client.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
-	testutil.Must(t, err)
+	list := testutil.Get(s.client.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
 	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return cmp.Compare(a.Message, b.Message) })
 	return list.Items
 }
@@ -90,8 +89,7 @@ func TestEventsReachTheAPI(t *testing.T) {
 		time.Sleep(time.Second)
 		s.Warn(namespace, "FileReloadRefused", "3: is empty")
 
-		host, err := os.Hostname()
-		testutil.Must(t, err)
+		host := testutil.Get(os.Hostname())(t)
 		event := func(after time.Duration, namespace string, about *corev1.ObjectReference, kind, reason, note string) corev1.Event {
 			at := metav1.NewTime(began.Add(after))
 			return corev1.Event{
@@ -121,11 +119,10 @@ func TestEventsReachTheAPI(t *testing.T) {
 // object may use up their budget.
 func TestAFloodDropsNoOtherReason(t *testing.T) {
 	t.Parallel()
-	cases := map[string]func(i int) string{
+	for name, note := range map[string]func(i int) string{
 		"OneNote":   func(int) string { return "flood" },
 		"ManyNotes": func(i int) string { return fmt.Sprint("flood ", i) },
-	}
-	for name, note := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -137,9 +134,7 @@ func TestAFloodDropsNoOtherReason(t *testing.T) {
 				s.warn(secret("b"), "FileReloadRefused", "of another object")
 				synctest.Wait()
 				writes := len(s.client.Actions()) // creates and patches
-				if want := burst + 2; writes != want {
-					t.Errorf("%d writes, want %d: a flood of one reason has its limit", writes, want)
-				}
+				testutil.Check(t, "writes: a flood of one reason has its limit", burst+2, writes)
 				notes := s.notes(t)
 				for _, want := range []string{"critical", "of another object"} {
 					if !slices.Contains(notes, want) {
@@ -155,11 +150,10 @@ func TestAFloodDropsNoOtherReason(t *testing.T) {
 // of all others.
 func TestARefusedEventHoldsNoOtherUp(t *testing.T) {
 	t.Parallel()
-	cases := map[string]error{
+	for name, refusal := range map[string]error{
 		"WebhookIsDown": apierrors.NewInternalError(errors.New("failed calling webhook")),
 		"NoPermission":  apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "a", errors.New("no rule")),
-	}
-	for name, refusal := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -173,9 +167,7 @@ func TestARefusedEventHoldsNoOtherUp(t *testing.T) {
 				other.Namespace = "bank"
 				s.Warn(other, "Refused", "another")
 				testutil.Check(t, "notes", []string{"another"}, s.notes(t))
-				if took := time.Since(began); took != 0 {
-					t.Errorf("the Event in another namespace took %v", took)
-				}
+				testutil.Check(t, "what all of them take", time.Duration(0), time.Since(began))
 			})
 		})
 	}
@@ -208,11 +200,10 @@ func TestTheEndSendsWhatIsQueued(t *testing.T) {
 // TestNobodyWaitsForTheAPI: neither do callers, nor does the end for longer than it may.
 func TestNobodyWaitsForTheAPI(t *testing.T) {
 	t.Parallel()
-	cases := map[string]func(released <-chan struct{}) error{
+	for name, answer := range map[string]func(released <-chan struct{}) error{
 		"Hangs":   func(released <-chan struct{}) error { <-released; return context.Canceled },
 		"Refuses": func(<-chan struct{}) error { return errors.New("connection refused") },
-	}
-	for name, answer := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -227,9 +218,7 @@ func TestNobodyWaitsForTheAPI(t *testing.T) {
 					s.Warn(secret(fmt.Sprint(i)), "Refused", "x")
 				}
 				synctest.Wait()
-				if took := time.Since(began); took != 0 {
-					t.Errorf("5000 Events took %v", took)
-				}
+				testutil.Check(t, "what all of them take", time.Duration(0), time.Since(began))
 				s.stop()
 				if took := time.Since(began); took > flushTimeout {
 					t.Errorf("the end took %v", took)
@@ -242,14 +231,13 @@ func TestNobodyWaitsForTheAPI(t *testing.T) {
 func TestLongNotesAreCut(t *testing.T) {
 	t.Parallel()
 	const head = "a: Warning Refused: "
-	cases := map[string]struct{ note, want string }{
+	for name, tc := range map[string]struct{ note, want string }{
 		"Fits":        {note: strings.Repeat("x", 1024), want: strings.Repeat("x", 1024)},
 		"TooLong":     {note: strings.Repeat("x", 1025), want: strings.Repeat("x", 1021) + "..."},
 		"InAnEmoji":   {note: strings.Repeat("🔑", 300), want: strings.Repeat("🔑", 255) + "..."},
 		"NotAFormat":  {note: "100%s of %d", want: "100%s of %d"},
 		"BetweenThem": {note: "x" + strings.Repeat("ä", 600), want: "x" + strings.Repeat("ä", 510) + "..."},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			told := &testutil.EventLog{}
 			NewRecorderTo(told).Warn(secret("a"), "Refused", tc.note)

@@ -37,7 +37,7 @@ func TestFence(t *testing.T) {
 	t.Parallel()
 	const deadline = 10 * time.Second
 	held, free := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}, resourcelock.LeaderElectionRecord{}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		jump    time.Duration // of the time of day, once the lease is had
 		steps   func(lock *fencedLock, inner *recordingLock)
@@ -54,20 +54,16 @@ func TestFence(t *testing.T) {
 			holders: []string{"us", "us", "us", "us", "us", "us"},
 		},
 		"NotRenewed": {
-			reason: "a write that fails is no renewal",
-			steps: func(lock *fencedLock, inner *recordingLock) {
+			reason: "a write that fails is no renewal", steps: func(lock *fencedLock, inner *recordingLock) {
 				inner.broken = true
 				time.Sleep(8 * time.Second)
 				_ = lock.Update(t.Context(), held)
 				time.Sleep(8 * time.Second)
 			},
-			expired: deadline,
-			holders: []string{"us"},
+			expired: deadline, holders: []string{"us"},
 		},
 		"ClockJumpsForward": {
-			reason: "the lease is as good as it was",
-			jump:   time.Hour,
-			steps: func(lock *fencedLock, _ *recordingLock) {
+			reason: "the lease is as good as it was", jump: time.Hour, steps: func(lock *fencedLock, _ *recordingLock) {
 				time.Sleep(8 * time.Second)
 				_ = lock.Update(t.Context(), held)
 				time.Sleep(8 * time.Second)
@@ -75,45 +71,32 @@ func TestFence(t *testing.T) {
 			holders: []string{"us", "us"},
 		},
 		"ClockJumpsBack": {
-			reason:  "the deadline does not wait for the time of day",
-			jump:    -time.Hour,
-			steps:   func(*fencedLock, *recordingLock) { time.Sleep(16 * time.Second) },
-			expired: deadline,
-			holders: []string{"us"},
+			reason: "the deadline does not wait for the time of day", jump: -time.Hour,
+			steps: func(*fencedLock, *recordingLock) { time.Sleep(16 * time.Second) }, expired: deadline, holders: []string{"us"},
 		},
-		"GivenAway": {
-			steps:   func(lock *fencedLock, _ *recordingLock) { _ = lock.Update(t.Context(), free) },
-			holders: []string{"us", ""},
-		},
+		"GivenAway": {steps: func(lock *fencedLock, _ *recordingLock) { _ = lock.Update(t.Context(), free) }, holders: []string{"us", ""}},
 		"NotGivenAwayTooLate": {
-			reason: "it may be somebody else's by now, which client-go's elector does not look at",
-			steps: func(lock *fencedLock, _ *recordingLock) {
+			reason: "it may be somebody else's by now, which client-go's elector does not look at", steps: func(lock *fencedLock, _ *recordingLock) {
 				time.Sleep(deadline + time.Second)
 				if err := lock.Update(t.Context(), free); !errors.Is(err, errLeaseLost) {
 					t.Errorf("got error %v, want %v", err, errLeaseLost)
 				}
 			},
-			expired: deadline,
-			holders: []string{"us"},
+			expired: deadline, holders: []string{"us"},
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inner, clock := &recordingLock{}, testutil.NewJumpingClock()
-				lock := &fencedLock{Interface: inner, deadline: deadline, now: clock.Now}
-				testutil.Must(t, lock.Update(t.Context(), held))
-				clock.Jump(tc.jump)
-				begun, expired := time.Now(), time.Duration(0)
-				end := lock.fence(func() { expired = time.Since(begun) })
-				tc.steps(lock, inner)
-				end()
-				synctest.Wait()
-				if expired != tc.expired {
-					t.Errorf("%s: expired after %v, want %v", tc.reason, expired, tc.expired)
-				}
-				testutil.Check(t, tc.reason+": written holders", tc.holders, inner.holders)
-			})
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			inner, clock := &recordingLock{}, testutil.NewJumpingClock()
+			lock := &fencedLock{Interface: inner, deadline: deadline, now: clock.Now}
+			testutil.Must(t, lock.Update(t.Context(), held))
+			clock.Jump(tc.jump)
+			begun, expired := time.Now(), time.Duration(0)
+			end := lock.fence(func() { expired = time.Since(begun) })
+			tc.steps(lock, inner)
+			end()
+			synctest.Wait()
+			testutil.Check(t, tc.reason+": expired", tc.expired, expired)
+			testutil.Check(t, tc.reason+": written holders", tc.holders, inner.holders)
 		})
 	}
 }
@@ -139,11 +122,10 @@ func TestFencedWrites(t *testing.T) {
 	always := func(answer bool) func(context.Context) context.Context {
 		return func(ctx context.Context) context.Context { return fenced(ctx, func() bool { return answer }) }
 	}
-	cases := map[string]struct {
-		reason  string
-		method  string
-		with    func(context.Context) context.Context
-		refused bool
+	for name, tc := range map[string]struct {
+		reason, method string
+		with           func(context.Context) context.Context
+		refused        bool
 	}{
 		"NoLeader": {
 			reason: "the webhook of a replica that waits", method: http.MethodPost, with: func(ctx context.Context) context.Context { return ctx },
@@ -155,12 +137,10 @@ func TestFencedWrites(t *testing.T) {
 			reason: "as internal/reconcile makes the context of a sync", method: http.MethodDelete, refused: true,
 			with: func(ctx context.Context) context.Context { return context.WithoutCancel(always(true)(ctx)) },
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			base, body := &roundTripper{}, &closing{Reader: strings.NewReader("{}")}
-			request, err := http.NewRequestWithContext(tc.with(t.Context()), tc.method, "https://localhost/", body)
-			testutil.Must(t, err)
+			request := testutil.Get(http.NewRequestWithContext(tc.with(t.Context()), tc.method, "https://localhost/", body))(t)
 			response, err := fencedWrites{base}.RoundTrip(request)
 			if err == nil {
 				response.Body.Close()
@@ -168,9 +148,7 @@ func TestFencedWrites(t *testing.T) {
 			if errors.Is(err, errLeaseLost) != tc.refused || base.sent == 1 == tc.refused {
 				t.Errorf("%s: sent %d times and the error %v, want refused: %v", tc.reason, base.sent, err, tc.refused)
 			}
-			if body.closed != tc.refused {
-				t.Errorf("the body is closed: %v, want %v", body.closed, tc.refused)
-			}
+			testutil.Check(t, "the body is closed", tc.refused, body.closed)
 		})
 	}
 }
@@ -189,36 +167,32 @@ func TestOverdueAcrossAJump(t *testing.T) {
 		"Forward": {reason: "a machine that was suspended looks the same", jump: time.Hour, atOnce: true},
 		"Back":    {reason: "the clock that runs evenly counts as well", jump: -time.Hour},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				clock := testutil.NewJumpingClock()
-				lock := &fencedLock{Interface: &recordingLock{}, deadline: deadline, now: clock.Now}
-				expect := func(when string, want bool) {
-					t.Helper()
-					if got := lock.overdue(); got != want {
-						t.Errorf("%s: %s: overdue is %v, want %v", tc.reason, when, got, want)
-					}
-				}
-				renew := func() {
-					t.Helper()
-					testutil.Must(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}))
-				}
-				renew()
-				time.Sleep(deadline / 2)
-				expect("before the jump", false)
-				clock.Jump(tc.jump)
-				expect("after the jump", tc.atOnce)
-				time.Sleep(deadline/2 - 1)
-				expect("just before the deadline", tc.atOnce)
-				time.Sleep(time.Nanosecond)
-				expect("at the deadline", true)
-				renew()
-				expect("renewed", false)
-				time.Sleep(deadline - 1)
-				expect("just before the next deadline", false)
-				time.Sleep(time.Nanosecond)
-				expect("at the next deadline", true)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			clock := testutil.NewJumpingClock()
+			lock := &fencedLock{Interface: &recordingLock{}, deadline: deadline, now: clock.Now}
+			expect := func(when string, want bool) {
+				t.Helper()
+				testutil.Check(t, tc.reason+": "+when+": overdue", want, lock.overdue())
+			}
+			renew := func() {
+				t.Helper()
+				testutil.Must(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}))
+			}
+			renew()
+			time.Sleep(deadline / 2)
+			expect("before the jump", false)
+			clock.Jump(tc.jump)
+			expect("after the jump", tc.atOnce)
+			time.Sleep(deadline/2 - 1)
+			expect("just before the deadline", tc.atOnce)
+			time.Sleep(time.Nanosecond)
+			expect("at the deadline", true)
+			renew()
+			expect("renewed", false)
+			time.Sleep(deadline - 1)
+			expect("just before the next deadline", false)
+			time.Sleep(time.Nanosecond)
+			expect("at the next deadline", true)
 		})
 	}
 }

@@ -28,9 +28,7 @@ func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
 			return errors.New("timed out")
 		})
 		time.Sleep(30 * time.Second)
-		if err := e.watchdog.Check(nil); err != nil {
-			t.Errorf("it barks before the lease is overdue for %v: %v", watchdogTimeout, err)
-		}
+		testutil.CheckError(t, "the watchdog, before the Lease is overdue", "", e.watchdog.Check(nil))
 		time.Sleep(10 * time.Second)
 		if err := e.watchdog.Check(nil); err == nil {
 			t.Error("it is silent about a leader that has not renewed its lease for 40s")
@@ -63,13 +61,9 @@ func TestALeaseThatNobodyRenews(t *testing.T) {
 		ends.stop(t)
 		time.Sleep(5*time.Second - 1)
 		expect(t, diary, "10s A ends with <nil>, lease held")
-		if got := client.holder(); got != "another" {
-			t.Errorf("the lease is held by %q, want that it is left alone", got)
-		}
+		testutil.Check(t, "holder of the Lease", "another", client.holder())
 		time.Sleep(2 * tick)
-		if len(diary.Lines()) != 2 {
-			t.Errorf("B does not work %v after the lease has expired", 2*tick)
-		}
+		testutil.Check(t, "lines once the Lease has expired", 2, len(diary.Lines()))
 		waits.stop(t)
 	})
 }
@@ -128,32 +122,28 @@ func TestALostLease(t *testing.T) {
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client, diary := newLeases(), testutil.NewDiary()
-				e := candidateFor(t, client, diary, "A", func(ctx context.Context) error {
-					<-ctx.Done()
-					if cause := context.Cause(ctx); !errors.Is(cause, reconcile.ErrAtOnce) && time.Since(diary.Began) < time.Minute {
-						t.Errorf("the work ends with cause %v, want %v", cause, reconcile.ErrAtOnce)
-					}
-					return nil
-				})
-				lose(t, client)
-				time.Sleep(30 * time.Second)
-				// A renewal was due just then; from the one before it the deadline counts.
-				expect(t, diary, "0s A works", "10s A has worked, lease held")
-				if name == "TakenByAnother" && client.holder() != "another" {
-					t.Errorf("the lease of the new leader was touched, %q holds it", client.holder())
+		testutil.Bubble(t, name, func(t *testing.T) {
+			client, diary := newLeases(), testutil.NewDiary()
+			e := candidateFor(t, client, diary, "A", func(ctx context.Context) error {
+				<-ctx.Done()
+				if cause := context.Cause(ctx); !errors.Is(cause, reconcile.ErrAtOnce) && time.Since(diary.Began) < time.Minute {
+					t.Errorf("the work ends with cause %v, want %v", cause, reconcile.ErrAtOnce)
 				}
-
-				// The process waits to lead again.
-				client.breaks(func(string) error { return nil })
-				time.Sleep(time.Minute)
-				if got := len(diary.Lines()); got != 3 {
-					t.Errorf("%d things have happened once the lease can be had again, want that the work has begun again", got)
-				}
-				e.stop(t)
+				return nil
 			})
+			lose(t, client)
+			time.Sleep(30 * time.Second)
+			// A renewal was due just then; from the one before it the deadline counts.
+			expect(t, diary, "0s A works", "10s A has worked, lease held")
+			if name == "TakenByAnother" && client.holder() != "another" {
+				t.Errorf("the lease of the new leader was touched, %q holds it", client.holder())
+			}
+
+			// The process waits to lead again.
+			client.breaks(func(string) error { return nil })
+			time.Sleep(time.Minute)
+			testutil.Check(t, "lines once the Lease can be had again", 3, len(diary.Lines()))
+			e.stop(t)
 		})
 	}
 }
@@ -181,17 +171,13 @@ func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil
 		})
-		if err != nil {
-			t.Errorf("got error %v, want none", err)
-		}
+		testutil.CheckError(t, "end", "", err)
 		before := len(diary.Lines())
 		if working.Load() {
 			t.Error("the work is under way although lead has returned")
 		}
 		time.Sleep(time.Minute)
-		if after := len(diary.Lines()); after != before {
-			t.Error("the work began although lead had returned")
-		}
+		testutil.Check(t, "lines after lead had returned", before, len(diary.Lines()))
 	})
 }
 

@@ -127,9 +127,7 @@ func candidateFor(t *testing.T, client *leases, diary *testutil.Diary, name stri
 func (e *election) stop(t *testing.T) {
 	t.Helper()
 	e.cancel()
-	if err := <-e.ended; err != nil {
-		t.Errorf("the end is taken for an error: %v", err)
-	}
+	testutil.CheckError(t, "end", "", <-e.ended)
 }
 
 // foreignLease is one that another process has just renewed.

@@ -5,8 +5,11 @@ package meta
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,5 +87,114 @@ func TestRetryWrite(t *testing.T) {
 				t.Errorf("got %v after %d calls, want %v after %d", err, calls, tc.want, len(tc.answers))
 			}
 		})
+	}
+}
+
+const (
+	testToken = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJlLW9mLXRoZS10b2tlbg"
+	testCA    = "-----BEGIN CERTIFICATE-----\nMIIBdzCCAR2gAwIBAgIBADAKBggqhkjOPQQDAjAj\n-----END CERTIFICATE-----\n"
+	policy    = `secrets "x" is forbidden: ValidatingAdmissionPolicy 'only-operator' with binding 'all' denied request`
+	webhook   = `admission webhook "guard.example.com" denied the request`
+	quota     = `secrets "x" is forbidden: exceeded quota: few, requested: count/secrets=1, used: count/secrets=1, limited: count/secrets=1`
+	missing   = `secrets "x" is forbidden: User "system:sa-controller-manager" cannot patch resource "secrets" in the namespace "op"`
+	notCalled = `Internal error occurred: failed calling webhook "guard.example.com": failed to call webhook: Post "https://10.0.0.1": EOF`
+)
+
+// testHeld is what a Secret has and was to have. A policy may quote both.
+var testHeld = []map[string][]byte{
+	{"password": []byte("hunter2"), "pin": []byte("0815"), corev1.ServiceAccountNamespaceKey: []byte("op")},
+	{corev1.ServiceAccountTokenKey: []byte(testToken), corev1.ServiceAccountRootCAKey: []byte(testCA)},
+}
+
+func refusedWith(code int32, reason metav1.StatusReason, text string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: text}}
+}
+
+// TestSecretError: a refusal says who has refused, and nothing of a Secret, whatever the author of a policy makes it say.
+func TestSecretError(t *testing.T) {
+	t.Parallel()
+	const (
+		rest  = "; its audit log has the rest, which may quote the Secret"
+		all   = "400 BadRequest; its audit log has the text, which may quote the Secret"
+		label = ": no such label"
+	)
+	for name, tc := range map[string]struct {
+		code    int32
+		reason  metav1.StatusReason
+		text    string
+		held    []map[string][]byte
+		want    string
+		refused bool
+	}{
+		"Policy":             {422, "Invalid", policy + label, testHeld, "422 Invalid: " + policy + label, true},
+		"PolicyOfUnreadData": {422, "Invalid", policy + label, nil, "422 Invalid: " + policy + rest, true},
+		"Webhook":            {403, "Forbidden", webhook + label, testHeld, "403 Forbidden: " + webhook + label, true},
+		"SecondDenial":       {403, "Forbidden", webhook + ": denied request: " + testToken, testHeld, "403 Forbidden: " + webhook + rest, true},
+		"WebhookIsDown":      {500, "InternalError", notCalled, testHeld, "500 InternalError: " + notCalled, true},
+		"Quota":              {403, "Forbidden", quota, nil, "403 Forbidden: " + quota, true},
+		"Permission":         {403, "Forbidden", missing, testHeld, "403 Forbidden: " + missing, false},
+		"Other":              {400, "BadRequest", "cannot decode", nil, all, false},
+		"OtherThatQuotes":    {400, "BadRequest", "cannot decode " + testToken, testHeld, all, false},
+		"Long":               {403, "Forbidden", webhook + ": " + strings.Repeat("é", longestText), testHeld, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused := refusedWith(tc.code, tc.reason, tc.text)
+			err := fmt.Errorf("fill: %w", SecretError(fmt.Errorf("patch: %w", refused), tc.held...))
+			if want := "fill: kube-apiserver answered " + tc.want; tc.want != "" && err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+			if len(err.Error()) > longestText+100 || !errors.Is(err, refused) {
+				t.Errorf("%d bytes, from the answer: %t", len(err.Error()), errors.Is(err, refused))
+			}
+			testutil.Check(t, "refused by a policy, webhook or quota", tc.refused, Refused(err))
+		})
+	}
+	down := errors.New("connection refused")
+	if got := SecretError(down, testHeld...); !errors.Is(got, down) || got.Error() != down.Error() || Refused(down) {
+		t.Errorf("an error that is no answer: %v", got)
+	}
+	testutil.Check(t, "no error", nil, SecretError(nil))
+	unchanged := CheckChanged(&metav1.ObjectMeta{UID: "a", ResourceVersion: "1"}, &metav1.ObjectMeta{UID: "a", ResourceVersion: "1"})
+	if !Refused(unchanged) || CheckChanged(&metav1.ObjectMeta{ResourceVersion: "1"}, &metav1.ObjectMeta{ResourceVersion: "2"}) != nil {
+		t.Errorf("an answer with the same version: %v", unchanged)
+	}
+}
+
+// TestQuotedSecrets has authors of policies quote a Secret in the ways of CEL and Go templates.
+func TestQuotedSecrets(t *testing.T) {
+	t.Parallel()
+	encode := base64.StdEncoding.EncodeToString
+	for name, quote := range map[string]string{
+		"Token":           testToken,
+		"Part":            "it begins with " + testToken[:20],
+		"Signature":       testToken[len(testToken)-15:],
+		"UpperCase":       strings.ToUpper(testToken[40:70]),
+		"Base64":          "token=" + encode([]byte(testToken)),
+		"PartOfBase64":    encode([]byte(testToken))[30:50],
+		"Base64OfMore":    encode([]byte("x" + testToken)),
+		"Base64OfTwoMore": encode([]byte("xy" + testToken)),
+		"Hexadecimal":     fmt.Sprintf("%X", testToken),
+		"CA":              testCA,
+		"LineOfCA":        "MIIBdzCCAR2gAwIBAgIBADAKBggqhkjOPQQDAjAj",
+		"Short":           "the password is hunter2",
+		"ShortBase64":     encode([]byte("hunter2")),
+		"Digits":          "PIN 0815",
+		"Object":          fmt.Sprint(testHeld[0]["password"], " hunter2"),
+	} {
+		for _, said := range []string{policy + ": " + quote, webhook + ": " + quote} {
+			if got := SecretError(refusedWith(403, "Forbidden", said), testHeld...).Error(); strings.Contains(got, quote) {
+				t.Errorf("%s: %s", name, got)
+			}
+			// Cut off where it begins.
+			long := webhook + ": " + strings.Repeat("x", max(0, longestText-len(webhook)-2-len(quote)/2)) + quote
+			if got := SecretError(refusedWith(403, "Forbidden", long), testHeld...).Error(); len(quote) > 4*longestPart &&
+				strings.Contains(got, quote[:2*longestPart]) {
+				t.Errorf("%s, cut: %s", name, got)
+			}
+		}
+	}
+	harmless := policy + ": a Secret in op needs the label team"
+	if quotes(harmless, testHeld) || quotes("", testHeld) || quotes(harmless, nil) {
+		t.Error("a text that quotes nothing is cut")
 	}
 }

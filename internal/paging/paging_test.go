@@ -20,7 +20,7 @@ var errBoom = errors.New("boom")
 
 func TestEach(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason    string
 		pages     []string // the tokens of the pages to come
 		listFails int      // at which request, from 1
@@ -38,8 +38,7 @@ func TestEach(t *testing.T) {
 			want: []string{"list 500  of app=web", "visit", "list 500 a of app=web"},
 		},
 		"VisitEnds": {pages: []string{"a", ""}, visitEnds: 1, wantErr: "boom", want: []string{"list 500  of app=web", "visit"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			lists, visits := 0, 0

@@ -37,12 +37,9 @@ func TestIssue(t *testing.T) {
 			testutil.Check(t, tc.reason, tc.notAfter, made.NotAfter)
 			roots := x509.NewCertPool()
 			roots.AddCert(ca)
-			_, err = made.Verify(x509.VerifyOptions{Roots: roots, DNSName: "localhost", CurrentTime: start})
-			testutil.Must(t, err)
-			keyPEM, err := KeyPEM(key)
-			testutil.Must(t, err)
-			_, err = tls.X509KeyPair(CertPEM(made), keyPEM)
-			testutil.Must(t, err)
+			testutil.Get(made.Verify(x509.VerifyOptions{Roots: roots, DNSName: "localhost", CurrentTime: start}))(t)
+			keyPEM := testutil.Get(KeyPEM(key))(t)
+			testutil.Get(tls.X509KeyPair(CertPEM(made), keyPEM))(t)
 			if made.SerialNumber.Cmp(ca.SerialNumber) == 0 {
 				t.Error("two certificates have one serial number")
 			}

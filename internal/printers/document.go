@@ -46,7 +46,7 @@ func Document(w io.Writer, output string, document headed, text func() string) e
 	var err error
 	switch output {
 	case "json":
-		encoded, err = encodeJSON(document, "")
+		encoded, err = encodeJSON(document)
 		encoded = append(encoded, '\n')
 	case "yaml":
 		encoded, err = encodeYAML(document)
@@ -64,8 +64,8 @@ func Document(w io.Writer, output string, document headed, text func() string) e
 
 // encodeJSON encodes untrusted text as json.MarshalIndent does, without a newline at the end. It
 // escapes control characters, so that none controls a terminal.
-func encodeJSON(document any, prefix string) ([]byte, error) {
-	text, err := json.MarshalIndent(document, prefix, "  ")
+func encodeJSON(document any) ([]byte, error) {
+	text, err := json.MarshalIndent(document, "", "  ")
 	return escaped(text), err
 }
 

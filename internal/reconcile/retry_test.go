@@ -155,23 +155,21 @@ func TestWhatIsLoggedOfAFailingKey(t *testing.T) {
 		"StuckConflict": {conflict, 25, []string{stuck}},
 		"StaleCache":    {fmt.Errorf("object: %w", ErrStaleCache), 9, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
-				p := newPatient(klog.NewContext(t.Context(), logger), nil, map[string]error{"a": tc.err})
-				p.Add("a")
-				for range tc.failures - 1 {
-					p.after(maxBackoff)
-				}
-				synctest.Wait()
-				p.stop()
-				var lines []string
-				for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
-					lines = append(lines, entry.Message)
-					testutil.Check(t, "values of the line", []any{"queue", "patient", "key", "a"}, entry.WithKVList)
-				}
-				testutil.Check(t, "lines", tc.want, lines)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+			p := newPatient(klog.NewContext(t.Context(), logger), nil, map[string]error{"a": tc.err})
+			p.Add("a")
+			for range tc.failures - 1 {
+				p.after(maxBackoff)
+			}
+			synctest.Wait()
+			p.stop()
+			var lines []string
+			for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+				lines = append(lines, entry.Message)
+				testutil.Check(t, "values of the line", []any{"queue", "patient", "key", "a"}, entry.WithKVList)
+			}
+			testutil.Check(t, "lines", tc.want, lines)
 		})
 	}
 }
@@ -193,9 +191,7 @@ func TestEventsOfAFailingKey(t *testing.T) {
 		p.repair("a")
 		p.Add("a")
 		before := p.after(0)
-		if got := p.after(eventPeriod); got != before+1 {
-			t.Errorf("%d syncs within ten seconds of the event that brings the remedy, want 1", got-before)
-		}
+		testutil.Check(t, "syncs within ten seconds of the event that brings the remedy", before+1, p.after(eventPeriod))
 	})
 }
 

@@ -63,9 +63,7 @@ func TestNothingBeginsAfterTheEnd(t *testing.T) {
 		r := run(t.Context(), Config[string]{Sync: func(ctx context.Context, key string) error {
 			d.Write(key + " begins")
 			time.Sleep(2 * time.Second)
-			if err := ctx.Err(); err != nil {
-				t.Errorf("the sync under way is cancelled before the drain time is over: %v", err)
-			}
+			testutil.CheckError(t, "the sync under way, before the drain time is over", "", ctx.Err())
 			d.Write(key + " ends")
 			return errBoom
 		}})
@@ -177,9 +175,7 @@ func TestStopAtOnce(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { stop(ErrAtOnce) })
 		r.Run(ctx)
-		if took := time.Since(d.Began); took != time.Second {
-			t.Errorf("it ended after %v, want 1s: what was under way is not waited for", took)
-		}
+		testutil.Check(t, "what is under way is not waited for", time.Second, time.Since(d.Began))
 		testutil.Check(t, "syncs", []string{"0s under way"}, d.Lines())
 		testutil.Check(t, "depth of the queue, a metric", 0, queue.Len())
 	})

@@ -4,11 +4,18 @@
 package serving
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -28,13 +35,10 @@ func TestHealth(t *testing.T) {
 		passing("caches", "4 synced"), failing("signing-key", "old key signs", "new key not accepted"),
 		failing("leader", "", "lost\nand found\n"),
 	}
-	cases := map[string]struct {
-		reason      string
-		live, ready []Check
-		method      string
-		target      string
-		wantCode    int
-		wantBody    string
+	for name, tc := range map[string]struct {
+		reason, method, target, wantBody string
+		live, ready                      []Check
+		wantCode                         int
 	}{
 		"Quiet": {live: live, target: "/livez", wantCode: 200, wantBody: "ok"},
 		"HealthzLive": {
@@ -46,8 +50,7 @@ func TestHealth(t *testing.T) {
 			ready:  ready[:1], target: "/readyz?verbose=true", wantCode: 200, wantBody: "[+]caches ok: 4 synced\nreadyz check passed\n",
 		},
 		"Failing": {
-			reason: "a failure prints all lines, asked or not, each on one line",
-			ready:  ready, target: "/readyz", wantCode: 503,
+			reason: "a failure prints all lines, asked or not, each on one line", ready: ready, target: "/readyz", wantCode: 503,
 			wantBody: "[+]caches ok: 4 synced\n" +
 				"[-]signing-key failed: new key not accepted (old key signs)\n" +
 				"[-]leader failed: lost; and found\n" +
@@ -72,8 +75,7 @@ func TestHealth(t *testing.T) {
 		"OneUnknown": {ready: ready, target: "/readyz/nope", wantCode: 404, wantBody: "404 page not found\n"},
 		"Head":       {live: live, method: http.MethodHead, target: "/livez", wantCode: 200, wantBody: "ok"},
 		"Post":       {live: live, method: http.MethodPost, target: "/livez", wantCode: 405, wantBody: "method not allowed\n"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			method := tc.method
@@ -82,9 +84,7 @@ func TestHealth(t *testing.T) {
 			}
 			answer := httptest.NewRecorder()
 			newHandler(&Config{Live: tc.live, Ready: tc.ready}).ServeHTTP(answer, httptest.NewRequest(method, tc.target, nil))
-			if answer.Code != tc.wantCode {
-				t.Errorf("%s\nstatus %d, want %d", tc.reason, answer.Code, tc.wantCode)
-			}
+			testutil.Check(t, tc.reason+": status", tc.wantCode, answer.Code)
 			testutil.Check(t, tc.reason+": body", tc.wantBody, answer.Body.String())
 		})
 	}
@@ -104,8 +104,96 @@ func TestSLIsNeedNoOtherProbe(t *testing.T) {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics/slis", nil))
 		line := `kubernetes_healthcheck{name="slis-alone",type="readyz"} ` + tc.want + "\n"
-		if !strings.Contains(answer.Body.String(), line) {
-			t.Errorf("with the outcome %v there is no line %q", tc.outcome, line)
+		testutil.CheckContains(t, "with the outcome "+fmt.Sprint(tc.outcome), line, answer.Body.String())
+	}
+}
+
+// TestLookupWaits: while kube-apiserver hangs, the port is served and nothing is looked up; reviews are asked for. What is
+// looked up later counts, which the tests on a real kube-apiserver show.
+func TestLookupWaits(t *testing.T) {
+	t.Parallel()
+	requests, hang := make(chan string, 100), make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		requests <- r.Method + " " + r.URL.Path
+		<-hang
+	}))
+	t.Cleanup(api.Close)
+	t.Cleanup(func() { close(hang) })
+	config := defaults(t)
+	config.Authentication.RemoteKubeConfigFile = testutil.WriteFile(t, "kubeconfig", []byte(fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`, api.URL)))
+	server := testutil.Get(New(*config))(t)
+	stop := testutil.Start(t, func(ctx context.Context) error { return server.Run(klog.NewContext(ctx, klog.Logger{})) })
+	c := client(t, func(*http.Transport) {})
+	if got := get(t, c, urlOf(server, "/livez")); got.status != http.StatusOK {
+		t.Errorf("/livez answers %d: %s", got.status, got.body)
+	}
+	asked, cancel := context.WithCancel(t.Context())
+	request := testutil.Get(http.NewRequestWithContext(asked, http.MethodGet, urlOf(server, "/metrics"), http.NoBody))(t)
+	request.Header.Set("Authorization", "Bearer unknown")
+	answered := make(chan error, 1)
+	go func() {
+		answer, err := c.Do(request)
+		if err == nil {
+			err = answer.Body.Close()
 		}
+		answered <- err
+	}()
+	testutil.Check(t, "first request", "POST /apis/authentication.k8s.io/v1/tokenreviews", <-requests)
+	cancel()
+	if err := <-answered; err == nil {
+		t.Error("a request that was given up has an answer")
+	}
+	testutil.Must(t, server.Lookup(t.Context()))
+	testutil.Check(t, "request after Lookup", "GET /api/v1/namespaces/kube-system/configmaps", <-requests)
+	stop()
+}
+
+// keptCert is the certificate in dir, "" if there is none and none can be made.
+func keptCert(t *testing.T, dir string) (string, error) {
+	t.Helper()
+	config := defaults(t)
+	config.Serving.ServerCert = options.GeneratableKeyCert{CertDirectory: dir, PairName: "sa-controller-manager"}
+	server, err := New(*config)
+	if err != nil {
+		return "", err
+	}
+	// It ends at once, and with it what it has begun when it was made.
+	ended, end := context.WithCancel(t.Context())
+	end()
+	testutil.Must(t, server.Run(ended))
+	cert, _ := server.info.Cert.CurrentCertKeyContent()
+	return string(cert), nil
+}
+
+func TestKeptCertificate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := testutil.Get(keptCert(t, dir))(t)
+	if again, err := keptCert(t, dir); err != nil || again != first {
+		t.Errorf("the certificate of the first start is not found again: %v", err)
+	}
+	var files []string
+	entries := testutil.Get(os.ReadDir(dir))(t)
+	for _, entry := range entries {
+		files = append(files, entry.Name())
+	}
+	testutil.Check(t, "files", []string{"sa-controller-manager" + ".crt", "sa-controller-manager" + ".key"}, files)
+	// The user may have moved one of them on purpose, or a process was killed between the two files.
+	for moved, stays := range map[string]string{".key": ".crt", ".crt": ".key"} {
+		path := filepath.Join(dir, "sa-controller-manager")
+		kept := testutil.Get(os.ReadFile(path + stays))(t)
+		testutil.Must(t, os.Rename(path+moved, path+".moved"))
+		if _, err := keptCert(t, dir); err == nil || !strings.Contains(err.Error(), "--cert-dir") || !strings.Contains(err.Error(), path+moved) {
+			t.Errorf("without %s: %v", moved, err)
+		}
+		now := testutil.Get(os.ReadFile(path + stays))(t)
+		testutil.Check(t, stays, string(kept), string(now))
+		testutil.Must(t, os.Rename(path+".moved", path+moved))
 	}
 }

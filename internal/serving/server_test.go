@@ -27,8 +27,7 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 // defaults are those of the flags, with a free port of the loopback address.
 func defaults(t *testing.T) *Config {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Must(t, err)
+	listener := testutil.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c := &Config{
 		Name: "sa-controller-manager", Version: "v1.2.3", Profiling: true,
 		Serving:        options.SecureServingOptions{BindAddress: net.IPv4zero, Listener: listener},
@@ -47,24 +46,18 @@ func serve(t *testing.T, live []Check, changes ...func(*Config)) (server *Server
 	for _, change := range changes {
 		change(o)
 	}
-	server, err := New(*o)
-	testutil.Must(t, err)
+	server = testutil.Get(New(*o))(t)
 	return server, testutil.Start(t, func(ctx context.Context) error { return server.Run(klog.NewContext(ctx, klog.Logger{})) })
 }
 
 func addr(server *Server) string { return server.info.Listener.Addr().String() }
 
 // urlOf is the address of a path on server.
-func urlOf(server *Server, path string) string {
-	return "https://" + addr(server) + path
-}
+func urlOf(server *Server, path string) string { return "https://" + addr(server) + path }
 
 // client trusts whatever certificate it is shown: there is nothing to trust it by.
 func client(t *testing.T, change func(*http.Transport)) *http.Client {
-	transport := &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-		ForceAttemptHTTP2: true,
-	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	change(transport)
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
@@ -78,11 +71,9 @@ type reply struct {
 
 func get(t *testing.T, c *http.Client, url string) reply {
 	t.Helper()
-	answer, err := c.Get(url)
-	testutil.Must(t, err)
+	answer := testutil.Get(c.Get(url))(t)
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	testutil.Must(t, err)
+	body := testutil.Get(io.ReadAll(answer.Body))(t)
 	return reply{status: answer.StatusCode, proto: answer.Proto, body: string(body)}
 }
 
@@ -95,24 +86,21 @@ func TestServerRefusesOldTLS(t *testing.T) {
 	if err == nil {
 		answer.Body.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), "protocol version") {
-		t.Errorf("TLS 1.1 got %v, want a refused protocol version", err)
-	}
+	testutil.CheckError(t, "TLS 1.1", "protocol version", err)
 }
 
 // Nobody can be asked here, so what is not always allowed is refused. The tests on a
 // real kube-apiserver have the rest.
 func TestWhatIsOpen(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason      string
 		allow       []string
 		noProfiling bool
 		want        map[string]int
 	}{
 		"Default": {
-			reason: "probes carry no credentials; whole paths only, as in KCM",
-			want: map[string]int{
+			reason: "probes carry no credentials; whole paths only, as in KCM", want: map[string]int{
 				"/healthz": 200, "/livez": 200, "/readyz": 200, "/livez/ping": 403, "/healthz/": 403, "/livez/../metrics": 403,
 				"/metrics": 403, "/metrics/slis": 403, "/configz": 403, "/flagz": 403, "/statusz": 403, "/": 403, "/debug/pprof/": 403,
 			},
@@ -120,14 +108,12 @@ func TestWhatIsOpen(t *testing.T) {
 		"Metrics":     {allow: []string{"/metrics"}, want: map[string]int{"/metrics": 200, "/metrics/slis": 403, "/healthz": 403}},
 		"NoProfiling": {allow: []string{"*"}, noProfiling: true, want: map[string]int{"/debug/pprof/heap": 404}},
 		"All": {
-			allow: []string{"/*"},
-			want: map[string]int{
+			allow: []string{"/*"}, want: map[string]int{
 				"/livez/ping": 200, "/metrics": 200, "/metrics/slis": 200, "/configz": 200, "/flagz": 200, "/statusz": 200,
 				"/debug/pprof/": 200, "/debug/flags/v": 404, "/nothing": 404,
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, _ := serve(t, []Check{passing("ping", "")}, func(o *Config) {
@@ -152,9 +138,7 @@ func TestDebugPagesShowWhatWasGiven(t *testing.T) {
 	sets.FlagSet("pods").String("pod-token", "projected", "")
 	testutil.Must(t, sets.FlagSet("pods").Parse([]string{"--pod-token=secret"}))
 	handler := newHandler(&Config{Name: "program", Version: "v1.2.3", Flags: sets, Options: struct{ PodToken string }{"secret"}})
-	for path, want := range map[string]string{
-		"/configz": `{"program":{"PodToken":"secret"}}`, "/flagz": "pod-token", "/statusz": "1.2.3",
-	} {
+	for path, want := range map[string]string{"/configz": `{"program":{"PodToken":"secret"}}`, "/flagz": "pod-token", "/statusz": "1.2.3"} {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 		if body := answer.Body.String(); answer.Code != http.StatusOK || !strings.Contains(body, want) {
@@ -166,9 +150,7 @@ func TestDebugPagesShowWhatWasGiven(t *testing.T) {
 func TestServerWithoutHTTP2(t *testing.T) {
 	t.Parallel()
 	server, _ := serve(t, nil, func(o *Config) { o.Serving.DisableHTTP2Serving = true })
-	if got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/livez")); got.proto != "HTTP/1.1" {
-		t.Errorf("it speaks %s", got.proto)
-	}
+	testutil.Check(t, "protocol", "HTTP/1.1", get(t, client(t, func(*http.Transport) {}), urlOf(server, "/livez")).proto)
 }
 
 // net/http closes an idle HTTP/2 connection a second after GOAWAY, unless the client does. A replica
@@ -176,13 +158,11 @@ func TestServerWithoutHTTP2(t *testing.T) {
 func TestServerDoesNotAwaitIdleConnections(t *testing.T) {
 	t.Parallel()
 	server, stop := serve(t, nil)
-	conn, err := tls.Dial("tcp", addr(server), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	testutil.Must(t, err)
+	conn := testutil.Get(tls.Dial("tcp", addr(server), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	const emptySettings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-	_, err = conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + emptySettings))
-	testutil.Must(t, err)
-	_, err = conn.Read(make([]byte, 1)) // of the server's settings
+	testutil.Get(conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + emptySettings)))(t)
+	_, err := conn.Read(make([]byte, 1)) // of the server's settings
 	testutil.Must(t, err)
 
 	began := time.Now()
@@ -226,8 +206,7 @@ func refused(t *testing.T, server *Server) {
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Must(t, err)
+	taken := testutil.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { taken.Close() })
 	config := *defaults(t)
 	testutil.Must(t, config.Serving.Listener.Close())
@@ -240,23 +219,17 @@ func TestNew(t *testing.T) {
 		}
 	})
 	t.Run("Off", func(t *testing.T) {
-		server, err := New(Config{})
-		testutil.Must(t, err)
+		server := testutil.Get(New(Config{}))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := server.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		testutil.CheckError(t, "Run", "", server.Run(ctx))
 	})
 	t.Run("PortFree", func(t *testing.T) {
 		taken.Close()
-		server, err := New(config)
-		testutil.Must(t, err)
+		server := testutil.Get(New(config))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := server.Run(ctx); err != nil {
-			t.Errorf("Run after the end of its context: %v", err)
-		}
+		testutil.CheckError(t, "Run", "", server.Run(ctx))
 		refused(t, server)
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, version string
 		absent          bool
 		unknown         string // what the error must say
@@ -26,8 +26,7 @@ func TestVersion(t *testing.T) {
 		"Word":     {reason: "no release writes it", version: "one", damage: "schema-version is no version"},
 		"Spaced":   {reason: "no release writes it", version: "1\n", damage: "schema-version is no version"},
 		"Zero":     {reason: "the first one is 1", version: "0", damage: "schema-version is no version"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			texts, bytes := map[string]string{VersionKey: tc.version}, map[string][]byte{VersionKey: []byte(tc.version)}
 			if tc.absent {
@@ -54,8 +53,7 @@ func TestFields(t *testing.T) {
 	t.Parallel()
 	data := Stamp(map[string]string{"b-2": "two", "b-1": "one", "b-": "none", "c": "", "a-b-3": ""})
 	testutil.Check(t, "version", "1", data[VersionKey])
-	f, err := Read(data)
-	testutil.Must(t, err)
+	f := testutil.Get(Read(data))(t)
 	testutil.Check(t, "value", "one", f.Get("b-1"))
 	testutil.Check(t, "no value", "", f.Get("b-4"))
 	testutil.Check(t, "names", []string{"", "1", "2"}, f.After("b-"))

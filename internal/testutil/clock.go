@@ -35,6 +35,12 @@ func NewJumpingClock() *JumpingClock { return &JumpingClock{began: time.Now()} }
 // Jump sets the time of day forward, or back if d is negative.
 func (c *JumpingClock) Jump(d time.Duration) { c.ahead.Add(int64(d)) }
 
+// Bubble runs a subtest in a synctest bubble.
+func Bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 // EachJump runs a test with a jump by an hour forward and back, in parallel synctest bubbles.
 func EachJump(t *testing.T, test func(t *testing.T, jump time.Duration)) {
 	t.Helper()

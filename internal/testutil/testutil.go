@@ -185,3 +185,12 @@ func Must(tb testing.TB, err error) {
 		tb.Fatal(err)
 	}
 }
+
+// Get returns what a call has returned, which must have succeeded: testutil.Get(os.ReadFile(path))(t).
+func Get[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Must(t, err)
+		return value
+	}
+}

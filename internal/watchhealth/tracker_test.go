@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // server answers watches with what a test writes.
@@ -45,21 +47,15 @@ const (
 
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		url    string
-		method string
-		status int
-		err    error
+	for name, tc := range map[string]struct {
+		reason, url, method string
+		status              int
+		err                 error
 		// speaks is when something is heard, ends is when the informer stops.
-		speaks, ends time.Duration
-		after        time.Duration
-		want         string
+		speaks, ends, after time.Duration
+		want                string
 	}{
-		"Young": {
-			reason: "with etcd's defaults bookmarks begin late",
-			url:    streaming, after: 12 * time.Minute,
-		},
+		"Young": {reason: "with etcd's defaults bookmarks begin late", url: streaming, after: 12 * time.Minute},
 		"NeverSpoke": {
 			reason: "it should have ended by itself",
 			url:    streaming, after: 13 * time.Minute, want: "no data received from v1/secrets (type=x) for 13m0s",
@@ -71,8 +67,7 @@ func TestSilence(t *testing.T) {
 			url:    streaming, speaks: time.Minute, after: 4*time.Minute + time.Second, want: "no data received from v1/secrets (type=x) for 3m1s",
 		},
 		"Group": {
-			url: group, speaks: time.Minute, after: 5 * time.Minute,
-			want: "no data received from rbac.authorization.k8s.io/v1/roles (a) for 4m0s",
+			url: group, speaks: time.Minute, after: 5 * time.Minute, want: "no data received from rbac.authorization.k8s.io/v1/roles (a) for 4m0s",
 		},
 		"NoWatchCache": {reason: "without bookmarks, silence is normal", url: plain, speaks: time.Minute, after: 11 * time.Minute},
 		"NoWatchCacheSilent": {
@@ -83,8 +78,7 @@ func TestSilence(t *testing.T) {
 		"Failed":  {url: streaming, err: errors.New("no route"), after: time.Hour},
 		"List":    {url: "https://api/api/v1/secrets", after: time.Hour},
 		"NotGet":  {url: streaming, method: http.MethodPost, after: time.Hour},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -114,9 +108,7 @@ func TestSilence(t *testing.T) {
 				if err := tracker.Check(); err != nil {
 					got = err.Error()
 				}
-				if got != tc.want {
-					t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
-				}
+				testutil.Check(t, tc.reason, tc.want, got)
 				_ = writer.Close() // a pipe's never fails
 			})
 		})
@@ -132,11 +124,7 @@ func TestWatchThatIsNotReplaced(t *testing.T) {
 	defer stop()
 	open := func() *http.Response {
 		backend := &server{status: http.StatusOK, pipe: emptyBody()}
-		response, err := tracker.Wrap(backend).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, streaming, http.NoBody))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response
+		return testutil.Get(tracker.Wrap(backend).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, streaming, http.NoBody)))(t)
 	}
 	open().Body.Close()
 	now.SetTime(now.Now().Add(13 * time.Minute))
@@ -144,9 +132,7 @@ func TestWatchThatIsNotReplaced(t *testing.T) {
 		t.Error("a watch that ended and was not replaced counts as healthy")
 	}
 	open().Body.Close()
-	if err := tracker.Check(); err != nil {
-		t.Errorf("a new watch does not count: %v", err)
-	}
+	testutil.CheckError(t, "with a new watch", "", tracker.Check())
 }
 
 func emptyBody() *io.PipeReader {
@@ -161,11 +147,9 @@ func TestFailures(t *testing.T) {
 	const list = "https://api/api/v1/secrets?resourceVersion=0&limit=500&fieldSelector=type%3Dx"
 	const other = "https://api/api/v1/secrets?fieldSelector=type%3Dx"
 	const status = `{"kind":"Status","apiVersion":"v1","message":"storage is (re)initializing: cannot decrypt","code":429}`
-	cases := map[string]struct {
-		reason  string
-		url     string
-		answers []server
-		want    string
+	for name, tc := range map[string]struct {
+		reason, url, want string
+		answers           []server
 	}{
 		"None": {url: streaming, answers: []server{{status: 200}}},
 		"Refused": {
@@ -180,11 +164,8 @@ func TestFailures(t *testing.T) {
 		"List":       {reason: "of an informer", url: list, answers: []server{{status: 403}}, want: "kube-apiserver answered 403: Forbidden"},
 		"OthersList": {reason: "it is no watch that is missing", url: other, answers: []server{{status: 403}}},
 		"Over":       {url: streaming, answers: []server{{status: 403}, {status: 200}}},
-		"Newest": {
-			url: streaming, answers: []server{{status: 403}, {err: errors.New("no route")}}, want: "no route",
-		},
-	}
-	for name, tc := range cases {
+		"Newest":     {url: streaming, answers: []server{{status: 403}, {err: errors.New("no route")}}, want: "no route"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tracker := New(clock.RealClock{}, Limit)
@@ -196,13 +177,9 @@ func TestFailures(t *testing.T) {
 				}
 				body, _ := io.ReadAll(response.Body)
 				response.Body.Close()
-				if string(body) != backend.refusal {
-					t.Errorf("the caller reads %q, want %q", body, backend.refusal)
-				}
+				testutil.Check(t, "what the caller reads", backend.refusal, string(body))
 			}
-			if got := tracker.Failure("v1/secrets (type=x)"); got != tc.want {
-				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason, tc.want, tracker.Failure("v1/secrets (type=x)"))
 		})
 	}
 }

@@ -1,6 +1,15 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package alerts tests the alert rules below manifests/monitoring with Prometheus' own
+// engine: its test gives each alert series for which it fires and series for which it does
+// not, and has every expression of the rules and of the dashboard parsed.
+//
+// It is a module of its own, because the engine is made of some 190 packages that nothing
+// else here needs. "make test-alerts" runs it.
+//
+// A counter that is born at 1 has no increase. Where one such event matters, as with a refused
+// file, the rule asks for a gauge.
 package alerts
 
 import (
@@ -255,4 +264,29 @@ func duration(t *testing.T, text string) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(d)
+}
+
+// TestClusterIsKept: one Prometheus may watch several clusters. Each aggregation and each matching keeps the label that
+// tells them apart, or one cluster in order would hide another one that is not.
+func TestClusterIsKept(t *testing.T) {
+	t.Parallel()
+	for name, rule := range rules(t) {
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(rule.Expr)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+			switch node := node.(type) {
+			case *parser.AggregateExpr:
+				if node.Without == slices.Contains(node.Grouping, "cluster") {
+					t.Errorf("%s: %s drops the label cluster", name, node)
+				}
+			case *parser.BinaryExpr:
+				if m := node.VectorMatching; m != nil && m.On != slices.Contains(m.MatchingLabels, "cluster") {
+					t.Errorf("%s: %s does not match by the label cluster", name, node)
+				}
+			}
+			return nil
+		})
+	}
 }

@@ -12,9 +12,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -120,4 +125,122 @@ func typed[T any](objects []any) []T {
 		list = append(list, object.(T))
 	}
 	return list
+}
+
+// Object is any API object.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Find returns the object of that name, or false.
+func Find[T Object](objects []T, name string) (T, bool) {
+	i := slices.IndexFunc(objects, func(o T) bool { return o.GetName() == name })
+	if i < 0 {
+		var none T
+		return none, false
+	}
+	return objects[i], true
+}
+
+// Named passes when objects of all these names exist.
+func Named[T Object](names ...string) Check[T] {
+	return func(objects []T) error {
+		for _, name := range names {
+			if _, ok := Find(objects, name); !ok {
+				return fmt.Errorf("%q does not exist", name)
+			}
+		}
+		return nil
+	}
+}
+
+// Gone passes when no object has one of these names.
+func Gone[T Object](names ...string) Check[T] {
+	return func(objects []T) error {
+		for _, name := range names {
+			if _, ok := Find(objects, name); ok {
+				return fmt.Errorf("%q still exists", name)
+			}
+		}
+		return nil
+	}
+}
+
+// Every begins a call each interval until ctx ends, whether or not those before have returned. It
+// returns when all of them have, and cancels none.
+func Every(ctx context.Context, interval time.Duration, call func(ctx context.Context, i int)) {
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for i := 0; ctx.Err() == nil; i++ {
+		calls.Go(func() { call(context.WithoutCancel(ctx), i) })
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+// pollInterval is much shorter than the usual wait, and long enough to leave the processor to the
+// processes under test.
+const pollInterval = 50 * time.Millisecond
+
+// Poll calls ask until it returns nil. Use it where there is no watch, such as for a metric or a
+// file. After the end of ctx it returns the last error from before.
+func Poll(ctx context.Context, ask func(context.Context) error) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	var last error // not the error that the end of ctx causes
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
+		}
+	}
+}
+
+// Sleep waits for d. It returns false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// loadFactor is how much longer things may take in make test, where several packages share the
+// machine. It still finds a wait for a timer of minutes.
+const loadFactor = 5
+
+// Within fails the test if something took longer than limit, the promise on an idle machine.
+// make test-long checks the limit itself, make test a multiple of it.
+func Within(t testing.TB, what string, took, limit time.Duration) {
+	t.Helper()
+	if testing.Short() {
+		limit *= loadFactor
+	}
+	if took > limit {
+		t.Errorf("%s took %v, want %v at most", what, took, limit)
+	}
+}
+
+// Long marks a test that takes more than ten seconds or so. make test skips it, make test-long runs
+// it.
+// A shorter test must cover parts of what it proves.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long; make test-long runs it")
+	}
 }

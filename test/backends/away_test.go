@@ -113,16 +113,11 @@ func TestKeysDirIsAway(t *testing.T) {
 	nameKey(t, keys, "here", hsm.make(t, "here", "P-256"), "P-256")
 	s := serve(t, keys, pin)
 	s.pin(t, "here")
-	for name, instead := range map[string]func(){
-		"nothing is there": func() {},
-		"a file is there":  func() { write(t, keys, "") },
-	} {
+	for name, instead := range map[string]func(){"nothing is there": func() {}, "a file is there": func() { write(t, keys, "") }} {
 		testutil.Must(t, os.Rename(keys, keys+".old"))
 		instead()
 		s.reports(t, "--keys-dir: ", "the keys that are served stay")
-		if err := s.signs(t, "here"); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		testutil.CheckError(t, name, "", s.signs(t, "here"))
 		testutil.Must(t, errors.Join(os.RemoveAll(keys), os.Rename(keys+".old", keys)))
 		s.reports(t)
 	}
@@ -140,9 +135,7 @@ func TestSecondProcess(t *testing.T) {
 		t.Errorf("the second process: %v: %s", err, out)
 	}
 	s.reports(t)
-	if err := s.signs(t, "here"); err != nil {
-		t.Error(err)
-	}
+	testutil.Must(t, s.signs(t, "here"))
 }
 
 // TestModuleWaits: a call of a PKCS#11 module that does not return costs its own key alone, is reported, and does not
@@ -153,11 +146,7 @@ func TestModuleWaits(t *testing.T) {
 		name     string
 		function int
 		opened   bool // before it begins to wait
-	}{
-		{"Login", fnLogin, false},
-		{"FirstSignature", fnSign, false},
-		{"LaterSignatures", fnSign, true},
-	} {
+	}{{"Login", fnLogin, false}, {"FirstSignature", fnSign, false}, {"LaterSignatures", fnSign, true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			hsm, bao, keys := newToken(t), newVault(t), t.TempDir()
@@ -286,9 +275,7 @@ func TestProcessIsEnded(t *testing.T) {
 	s.end(t, syscall.SIGTERM, "check", "here")
 	testutil.Must(t, os.Remove(wait))
 	s.reports(t, "key here ", "the key is P-256, and P-384 is asked for")
-	if err := s.signs(t, "here"); err != nil {
-		t.Errorf("the key of the previous file: %v", err)
-	}
+	testutil.CheckError(t, "the key of the previous file", "", s.signs(t, "here"))
 }
 
 // TestSocketIsReplaced reports a key that signs, and whose socket is another file.
@@ -353,8 +340,7 @@ func TestOneTokenHasTwoNames(t *testing.T) {
 	library, attempts := counting(t, "")
 	link := filepath.Join(t.TempDir(), "link.so")
 	testutil.Must(t, os.Symlink(library, link))
-	list, err := exec.CommandContext(t.Context(), "pkcs11-tool", "--module", module, "--list-token-slots").Output()
-	testutil.Must(t, err)
+	list := testutil.Get(exec.CommandContext(t.Context(), "pkcs11-tool", "--module", module, "--list-token-slots").Output())(t)
 	serial := regexp.MustCompile(`(?s)token label +: ` + hsm.label + `\n.*?serial num +: (\w+)`).FindStringSubmatch(string(list))
 	if serial == nil {
 		t.Fatalf("no serial number of %s in %s", hsm.label, list)

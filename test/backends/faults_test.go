@@ -88,9 +88,7 @@ func (w *world) leak(t *testing.T) {
 	w.signs(t)
 	stolen := w.tokens[len(w.tokens)-1]
 	w.tokens = slices.DeleteFunc(w.tokens, func(token tokenload.Token) bool { return token.KeyID == stolen.KeyID })
-	if err := w.party.Review(t.Context(), stolen); err != nil {
-		t.Errorf("before: %v", err)
-	}
+	testutil.CheckError(t, "before", "", w.party.Review(t.Context(), stolen))
 	begun := time.Now()
 	kubeconfig := "--kubeconfig=" + w.cluster.Kubeconfig()
 	done := make(chan error, 1)
@@ -147,11 +145,7 @@ func newWorld(t *testing.T, ring ...string) *world {
 			return err
 		}})
 	testutil.Must(t, err)
-	t.Cleanup(func() {
-		if err := w.cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testutil.Must(t, w.cluster.Stop()) })
 	w.client, err = w.cluster.Client()
 	testutil.Must(t, err)
 	w.party, err = tokenload.NewParty("kube-apiserver", w.cluster)
@@ -198,13 +192,10 @@ func (w *world) startHelper(t *testing.T) {
 
 func (w *world) killHelper(t *testing.T) {
 	t.Helper()
-	_, err := w.helper.Kill()
-	testutil.Must(t, err)
+	testutil.Get(w.helper.Kill())(t)
 }
 
-func (w *world) broken(f vault.Fault) func(*testing.T) {
-	return func(*testing.T) { w.bao.Break(f) }
-}
+func (w *world) broken(f vault.Fault) func(*testing.T) { return func(*testing.T) { w.bao.Break(f) } }
 
 func (w *world) healed(*testing.T) { w.bao.Heal() }
 
@@ -250,8 +241,7 @@ func (w *world) awaitSecrets(t *testing.T, check await.Check[*corev1.Secret]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := await.Secrets(ctx, w.client, "default", check)
-	testutil.Must(t, err)
+	testutil.Get(await.Secrets(ctx, w.client, "default", check))(t)
 }
 
 // signs awaits a token, and remembers it.
@@ -289,9 +279,7 @@ func (w *world) refuses(t *testing.T) {
 func (w *world) accepted(t *testing.T) {
 	t.Helper()
 	for _, token := range w.tokens {
-		if err := w.party.Review(t.Context(), token); err != nil {
-			t.Error(err)
-		}
+		testutil.CheckError(t, "review", "", w.party.Review(t.Context(), token))
 	}
 }
 

@@ -51,8 +51,7 @@ func newKMS(t *testing.T) *kms {
 // make makes a key and its alias, and returns its URI.
 func (k *kms) make(t *testing.T, name, algorithm string) string {
 	t.Helper()
-	key, err := generate(algorithm)
-	testutil.Must(t, err)
+	key := testutil.Get(generate(algorithm))(t)
 	id := fmt.Sprintf("1234abcd-12ab-34cd-56ef-%012d", len(k.keys))
 	k.keys[id], k.usages[id], k.aliases[name] = key, "SIGN_VERIFY", id
 	return k.uri(name)

@@ -8,12 +8,16 @@ package backends
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,8 +27,9 @@ import (
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/backends/vault"
 	"sa-controller-manager/test/devcluster"
+
+	"sa-controller-manager/test/backends/vault"
 )
 
 var (
@@ -139,8 +144,7 @@ func (s *signer) connect(t *testing.T, name string) *signertest.Remote {
 
 func connect(t *testing.T, path string) *signertest.Remote {
 	t.Helper()
-	remote, err := signertest.Connect(path)
-	testutil.Must(t, err)
+	remote := testutil.Get(signertest.Connect(path))(t)
 	t.Cleanup(func() { _ = remote.Close() })
 	return remote
 }
@@ -160,8 +164,7 @@ func write(t *testing.T, path, content string) string {
 
 func newVault(t *testing.T) *vault.Vault {
 	t.Helper()
-	v, err := vault.Start(t.Context(), t.TempDir())
-	testutil.Must(t, err)
+	v := testutil.Get(vault.Start(t.Context(), t.TempDir()))(t)
 	t.Cleanup(v.Stop)
 	return v
 }
@@ -170,4 +173,148 @@ func newVault(t *testing.T) *vault.Vault {
 func call(t *testing.T, v *vault.Vault, operation logical.Operation, path string, data map[string]any) {
 	t.Helper()
 	testutil.Must(t, v.Call(t.Context(), operation, path, data))
+}
+
+const (
+	module = "/usr/lib/softhsm/libsofthsm2.so"
+	pin    = "pin-of-the-token-8461"
+)
+
+// client is a PKCS#11 module that talks to a server, which has SoftHSM.
+func client(t *testing.T) string {
+	t.Helper()
+	found, err := filepath.Glob("/usr/lib/*/pkcs11/p11-kit-client.so")
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v: install Debian's p11-kit-modules", found, err)
+	}
+	return found[0]
+}
+
+// setUpSoftHSM makes a directory for the tokens of all tests. SoftHSM and client read their
+// configuration from the environment.
+func setUpSoftHSM() error {
+	dir := filepath.Join(workDir, "softhsm")
+	config := fmt.Sprintf("directories.tokendir = %s\nobjectstore.backend = file\nlog.level = ERROR\n", dir)
+	return errors.Join(
+		os.Mkdir(dir, 0o700),
+		os.WriteFile(dir+".conf", []byte(config), 0o600),
+		os.Setenv("SOFTHSM2_CONF", dir+".conf"),
+		os.Setenv("P11_KIT_SERVER_ADDRESS", "unix:path="+remoteSocket()),
+	)
+}
+
+var (
+	newTokens atomic.Int32
+	making    sync.Mutex // two that look for a free slot at a time find the same
+)
+
+// A token is a SoftHSM token of a test's own.
+type token struct{ label, pinFile string }
+
+func newToken(t *testing.T) token {
+	t.Helper()
+	if _, err := os.Stat(module); err != nil {
+		t.Fatalf("%v: install Debian's softhsm2", err)
+	}
+	tok := token{label: fmt.Sprintf("token-%d", newTokens.Add(1)), pinFile: write(t, filepath.Join(t.TempDir(), "pin"), pin+"\n")}
+	making.Lock()
+	defer making.Unlock()
+	util := exec.CommandContext(t.Context(), "softhsm2-util", "--init-token", "--free", "--label", tok.label, "--pin", pin,
+		"--so-pin", "87654321")
+	if out, err := util.CombinedOutput(); err != nil {
+		t.Fatalf("make a token: %v\n%s", err, out)
+	}
+	return tok
+}
+
+// uri names a key of the token.
+func (k token) uri(name string) string {
+	return fmt.Sprintf("pkcs11:token=%s;object=%s;id=%s?module-path=%s&pin-source=%s", k.label, name, name, module, k.pinFile)
+}
+
+// make makes a key of the token that cannot leave it, and returns its URI.
+func (k token) make(t *testing.T, name, algorithm string) string {
+	t.Helper()
+	kind := strings.NewReplacer("P-256", "EC:prime256v1", "P-", "EC:secp", "RSA-", "rsa:").Replace(algorithm)
+	if strings.HasPrefix(kind, "EC:secp") {
+		kind += "r1"
+	}
+	k.tool(t, "--keypairgen", "--key-type", kind, "--label", name, "--id", hex.EncodeToString([]byte(name)), "--sensitive", "--usage-sign")
+	return k.uri(name)
+}
+
+// remoteSocket is where client finds its server.
+func remoteSocket() string { return filepath.Join(workDir, "p11-kit.sock") }
+
+// startRemote starts the server of client and returns what kills it: then the token is gone, as
+// one is that is pulled out or a network HSM that restarts.
+func startRemote(t *testing.T) (kill func() error) {
+	t.Helper()
+	server := exec.CommandContext(t.Context(), "p11-kit", "server", "--foreground", "--name", remoteSocket(), "--provider", module, "pkcs11:")
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it has a child for each client
+	if err := server.Start(); err != nil {
+		t.Fatalf("%v: install Debian's p11-kit", err)
+	}
+	eventually(t, "the socket of p11-kit", func() error {
+		_, err := os.Lstat(remoteSocket())
+		return err
+	})
+	return func() error {
+		err := syscall.Kill(-server.Process.Pid, syscall.SIGKILL)
+		_ = server.Wait()
+		return errors.Join(err, os.Remove(remoteSocket()))
+	}
+}
+
+// tool runs OpenSC's pkcs11-tool on the token.
+func (k token) tool(t *testing.T, args ...string) {
+	t.Helper()
+	tool := exec.CommandContext(t.Context(), "pkcs11-tool",
+		append([]string{"--module", module, "--token-label", k.label, "--login", "--pin", pin}, args...)...)
+	if out, err := tool.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", tool.Args, err, out)
+	}
+}
+
+// Of CK_FUNCTION_LIST and of the return values (PKCS#11, section 5).
+const (
+	fnLogin, fnSignInit, fnSign           = 18, 42, 43
+	ckrPINLocked, ckrFunctionNotPermitted = 0xA4, 0x68
+)
+
+// refusing is SoftHSM with one function that always fails.
+func refusing(t *testing.T, function, code int) string {
+	t.Helper()
+	return compile(t, "refuses.c", fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DCODE=%d", code))
+}
+
+// counting is SoftHSM, and a file that has a byte for each PIN that it has refused. Then it does what is to be done after it.
+func counting(t *testing.T, after string) (library, attempts string) {
+	t.Helper()
+	attempts = write(t, filepath.Join(t.TempDir(), "attempts"), "")
+	return compile(t, "counts.c", fmt.Sprintf("-DATTEMPTS=%q", attempts), "-DAFTER="+after), attempts
+}
+
+// waiting is SoftHSM with one function that does not return while a file is there, as it is first. Each call that waits
+// adds a byte to it, and never returns if it is to be lost.
+func waiting(t *testing.T, function int, lost bool) (library, file string) {
+	t.Helper()
+	file = write(t, filepath.Join(t.TempDir(), "wait"), "")
+	return compile(t, "waits.c", fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DWAIT=%q", file), fmt.Sprintf("-DLOST=%t", lost)), file
+}
+
+// forking is SoftHSM with a process of its own, as a client of an HSM has, which ends after the test.
+func forking(t *testing.T) string {
+	t.Helper()
+	return compile(t, "forks.c", fmt.Sprintf("-DTEST=%q", write(t, filepath.Join(t.TempDir(), "test"), "")))
+}
+
+func compile(t *testing.T, source string, defines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "module.so")
+	args := append([]string{"-shared", "-fPIC", fmt.Sprintf("-DSOFTHSM=%q", module), "-o", path, "testdata/" + source, "-ldl"}, defines...)
+	if out, err := exec.CommandContext(t.Context(), "gcc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
 }

@@ -39,8 +39,7 @@ func TestRefusals(t *testing.T) {
 	}
 	wordy := newKMS(t)
 	wordy.refusal = kmsError{"AccessDeniedException", "begins " + strings.Repeat("and goes on ", 1<<16)}
-	decrypts, err := rsa.GenerateKey(rand.Reader, 2048)
-	testutil.Must(t, err)
+	decrypts := testutil.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	cloud.keys["decrypts"], cloud.usages["decrypts"] = decrypts, "ENCRYPT_DECRYPT"
 
 	wrong := write(t, filepath.Join(t.TempDir(), "wrong"), "wrong")
@@ -161,9 +160,7 @@ func TestRefusals(t *testing.T) {
 			out := serve(t, dir, pin, vault.Token, awsSecret, "hidden").notServed(t)
 			scheme, _, _ := strings.Cut(tc.uri, ":")
 			for _, want := range append(tc.want, "key mine ("+scheme+":") {
-				if !strings.Contains(out, want) {
-					t.Errorf("%s: %s\nwant an error with %q", tc.reason, out, want)
-				}
+				testutil.CheckContains(t, tc.reason, want, out)
 			}
 			if len(out) > 2<<10 {
 				t.Errorf("the file for the probe has %d bytes", len(out))

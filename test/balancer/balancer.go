@@ -24,13 +24,12 @@ import (
 // Balancer passes connections on to replicas that were ready a moment ago, which take turns. Connections end whose
 // replica is not ready any more.
 type Balancer struct {
-	listener net.Listener
-	replicas []string // addresses
-	period   time.Duration
-	lag      time.Duration
-	probe    *http.Client
-	working  sync.WaitGroup
-	stop     context.CancelFunc
+	listener    net.Listener
+	replicas    []string // addresses
+	period, lag time.Duration
+	probe       *http.Client
+	working     sync.WaitGroup
+	stop        context.CancelFunc
 
 	mu   sync.Mutex
 	open map[net.Conn]string  // to whom it leads

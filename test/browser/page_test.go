@@ -43,18 +43,15 @@ var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 func pageOf(t *testing.T, rows []audit.Row) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "page.html")
-	file, err := os.Create(path)
-	testutil.Must(t, err)
-	printer := audit.NewPrinter(file, "html", now)
+	file := testutil.Get(os.Create(path))(t)
 	audit.Sort(rows, "findings")
-	testutil.Must(t, printer.Rows(rows))
 	summary := audit.Summary{Cluster: cluster, Examined: len(rows), Shown: len(rows), Findings: map[audit.Finding]int{}}
 	for i := range rows {
 		for _, finding := range rows[i].Findings {
 			summary.Findings[finding]++
 		}
 	}
-	testutil.Must(t, printer.End(summary))
+	testutil.Must(t, audit.Print(file, "html", &audit.Report{Tokens: rows, Summary: summary}, now))
 	testutil.Must(t, file.Close())
 	return "file://" + path
 }
@@ -135,15 +132,11 @@ func TestFilters(t *testing.T) {
 	} {
 		t.Run(fragment, func(t *testing.T) {
 			page, console := chromium.open(t, url+"#"+fragment)
-			if got := len(shownRow.FindAllString(page, -1)); got != want {
-				t.Errorf("%d rows are visible, want %d", got, want)
-			}
+			testutil.Check(t, "visible rows", want, len(shownRow.FindAllString(page, -1)))
 			if count := shown.FindStringSubmatch(page); len(count) < 2 || count[1] != fmt.Sprint(want) {
 				t.Errorf("the page counts %v, want %d", count, want)
 			}
-			if console != "" {
-				t.Errorf("the console has %s", console)
-			}
+			testutil.Check(t, "the console", "", console)
 			if !strings.Contains(page, title) || strings.Contains(page, "<img") || strings.ContainsAny(page, "\u202e\u009b") {
 				t.Errorf("hostile text was not escaped:\n%s", page)
 			}
@@ -158,26 +151,18 @@ func TestFilters(t *testing.T) {
 // the same markup runs, and is fetched: the test above would see both.
 func TestPolicy(t *testing.T) {
 	path := strings.TrimPrefix(pageOf(t, few()), "file://")
-	data, err := os.ReadFile(path)
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile(path))(t)
 	broken := strings.Replace(string(data), "<h1>", hostile+"<h1>", 1)
 	for name, tc := range map[string]struct {
 		page    string
 		harmful bool
-	}{
-		"With":    {broken, false},
-		"Without": {policy.ReplaceAllString(broken, ""), true},
-	} {
+	}{"With": {broken, false}, "Without": {policy.ReplaceAllString(broken, ""), true}} {
 		t.Run(name, func(t *testing.T) {
 			chromium := newBrowser(t)
 			testutil.Must(t, os.WriteFile(path, []byte(tc.page), 0o600))
 			page, console := chromium.open(t, "file://"+path)
-			if ran := !strings.Contains(page, title); ran != tc.harmful {
-				t.Errorf("foreign script runs: %t, want %t", ran, tc.harmful)
-			}
-			if fetched := chromium.requests.Load() > 0; fetched != tc.harmful {
-				t.Errorf("something is fetched: %t, want %t", fetched, tc.harmful)
-			}
+			testutil.Check(t, "foreign script runs", tc.harmful, !strings.Contains(page, title))
+			testutil.Check(t, "something is fetched", tc.harmful, chromium.requests.Load() > 0)
 			if !tc.harmful && !strings.Contains(console, "Content Security Policy") {
 				t.Errorf("the console has %q, want what was refused", console)
 			}
@@ -190,8 +175,7 @@ func TestPolicy(t *testing.T) {
 func TestForm(t *testing.T) {
 	url := pageOf(t, few())
 	path := strings.TrimPrefix(url, "file://")
-	data, err := os.ReadFile(path)
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile(path))(t)
 	const choice = `<script>document.forms[0].elements.finding.value = "unused"; ` +
 		`document.forms[0].dispatchEvent(new Event("input"))</script></body>`
 	testutil.Must(t, os.WriteFile(path, []byte(strings.Replace(policy.ReplaceAllString(string(data), ""), "</body>", choice, 1)), 0o600))
@@ -214,13 +198,11 @@ func TestScreenshot(t *testing.T) {
 		rows[i].Findings = append(rows[i].Findings, audit.Unmounted)
 	}
 	newBrowser(t).open(t, pageOf(t, rows), "--screenshot="+path, "--window-size=1300,900", "--hide-scrollbars")
-	file, err := os.Open(path)
-	testutil.Must(t, err)
+	file := testutil.Get(os.Open(path))(t)
 	picture, err := png.Decode(file)
 	testutil.Must(t, errors.Join(err, file.Close()))
 	small := image.NewPaletted(picture.Bounds(), palette.Plan9) // a third of the size
 	draw.Draw(small, small.Bounds(), picture, image.Point{}, draw.Src)
-	file, err = os.Create(path)
-	testutil.Must(t, err)
+	file = testutil.Get(os.Create(path))(t)
 	testutil.Must(t, errors.Join(png.Encode(file, small), file.Close()))
 }

@@ -254,8 +254,7 @@ func TestValues(t *testing.T) {
 			},
 		},
 		"annotations": {
-			values: "{deploymentAnnotations: {a: d}, podAnnotations: {a: p}, serviceAnnotations: {a: s}}",
-			is: func(all map[string]object) bool {
+			values: "{deploymentAnnotations: {a: d}, podAnnotations: {a: p}, serviceAnnotations: {a: s}}", is: func(all map[string]object) bool {
 				return field(all[deployment], "metadata", "annotations", "a") == "d" &&
 					field(all[deployment], "spec", "template", "metadata", "annotations", "a") == "p" &&
 					field(all["Service x sa-controller-manager"], "metadata", "annotations", "a") == "s"
@@ -271,8 +270,7 @@ func TestValues(t *testing.T) {
 			},
 		},
 		"what a drain leaves": {
-			values: "{replicas: 3, podDisruptionBudget: {maxUnavailable: 50%}}",
-			is: func(all map[string]object) bool {
+			values: "{replicas: 3, podDisruptionBudget: {maxUnavailable: 50%}}", is: func(all map[string]object) bool {
 				spec := field(all["PodDisruptionBudget x sa-controller-manager"], "spec").(object)
 				return spec["maxUnavailable"] == "50%" && spec["minAvailable"] == nil
 			},

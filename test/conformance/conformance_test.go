@@ -1,15 +1,28 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package conformance runs upstream's own specs for ServiceAccounts, those of
+// k8s.io/kubernetes/test/e2e/auth, against a control plane in which
+// sa-controller-manager has taken the place of the ServiceAccount controllers of
+// kube-controller-manager and of the admission plugin of kube-apiserver.
+//
+//	make conformance                                        # a control plane of its own
+//	make conformance KUBECONFIG=PATH SPECS=specs-nodes.txt  # a cluster that is there
+//
+// Which specs run is listed in a file, and all of the list must pass: a spec that has
+// vanished from upstream, or that skips itself, is a failure. It is a module of its own
+// because it compiles against k8s.io/kubernetes.
 package conformance
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +33,7 @@ import (
 	_ "k8s.io/kubernetes/test/e2e/auth" // the specs
 	"k8s.io/kubernetes/test/e2e/framework"
 	"k8s.io/kubernetes/test/e2e/framework/config"
+	"sa-controller-manager/test/devcluster"
 )
 
 // area begins the name of every spec that is of interest here.
@@ -109,4 +123,50 @@ func readSpecs(path string) ([]string, error) {
 		return nil, fmt.Errorf("--specs: %s names no spec", path)
 	}
 	return specs, nil
+}
+
+// startControlPlane starts etcd, kube-apiserver without its ServiceAccount plugin,
+// kube-controller-manager without its ServiceAccount controllers, and the binary under
+// test in their place. stop logs on stderr what it could not end.
+func startControlPlane(ctx context.Context) (kubeconfig string, stop func(), err error) {
+	cluster, err := devcluster.Start(ctx, devcluster.Options{
+		APIServerFlags: map[string][]string{"disable-admission-plugins": {"ServiceAccount"}},
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	stop = func() {
+		if err := cluster.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	if err := startManagers(ctx, cluster); err != nil {
+		stop()
+		return "", nil, err
+	}
+	return cluster.Kubeconfig(), stop, nil
+}
+
+func startManagers(ctx context.Context, cluster *devcluster.Cluster) error {
+	// Without an empty key file it would go on with its token controller.
+	kcm, err := cluster.StartKubeControllerManager("--service-account-private-key-file=", "--controllers="+strings.Join([]string{
+		"*", "-serviceaccount-controller", "-root-ca-certificate-publisher-controller", "-legacy-serviceaccount-token-cleaner-controller",
+		"-kube-apiserver-serving-clustertrustbundle-publisher-controller",
+	}, ","))
+	if err != nil {
+		return err
+	}
+	binary, err := devcluster.FindBinary(ctx)
+	if err != nil {
+		return err
+	}
+	port, err := devcluster.FreePort()
+	if err != nil {
+		return err
+	}
+	manager, err := binary.StartManager(cluster, "--token-secrets=manual", "--webhook-port="+strconv.Itoa(port), "--webhook-registration=url")
+	if err != nil {
+		return err
+	}
+	return errors.Join(kcm.Ready(ctx), manager.Ready(ctx))
 }

@@ -4,11 +4,19 @@
 package devcluster
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 // StartAPIServer starts kube-apiserver and returns when it is ready.
@@ -111,4 +119,96 @@ func (c *Cluster) defaultAPIServerFlags() map[string][]string {
 		"service-account-signing-key-file": {c.SigningKeyFile()},
 		"service-account-key-file":         append([]string{c.SigningKeyFile()}, c.options.ExtraKeyFiles...),
 	}
+}
+
+// StartEtcd starts etcd on the cluster's data. It does not wait: kube-apiserver
+// does.
+func (c *Cluster) StartEtcd() error {
+	if c.etcd != nil && c.etcd.running() {
+		return errors.New("start etcd: it is running")
+	}
+	path, err := ControlPlaneBinary("etcd")
+	if err != nil {
+		return err
+	}
+	clientURL, peerURL := c.etcdURL(), "http://"+address(c.etcdPeerPort)
+	c.etcd, err = (*host)(nil).start("etcd", path, c.dir, []string{
+		"--name=devcluster",
+		"--data-dir=" + c.path("etcd"),
+		"--listen-client-urls=" + clientURL,
+		"--advertise-client-urls=" + clientURL,
+		"--listen-peer-urls=" + peerURL,
+		"--initial-advertise-peer-urls=" + peerURL,
+		"--initial-cluster=devcluster=" + peerURL,
+		// A killed process loses nothing by this, only a machine without power does.
+		"--unsafe-no-fsync",
+		"--log-level=warn",
+	}, nil, c.options.Log)
+	return err
+}
+
+// KillEtcd ends etcd at once, as a power cut would. Its data stays.
+func (c *Cluster) KillEtcd() error {
+	_, err := c.etcd.Kill()
+	return err
+}
+
+func (c *Cluster) etcdURL() string { return "http://" + address(c.etcdPort) }
+
+// PutIntoEtcd writes a key of etcd without kube-apiserver, and deletes it if value is "".
+func (c *Cluster) PutIntoEtcd(ctx context.Context, key, value string) error {
+	call, body := "put", map[string][]byte{"key": []byte(key), "value": []byte(value)}
+	if value == "" {
+		call = "deleterange"
+		delete(body, "value")
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.etcdURL()+"/v3/kv/"+call, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s into etcd: %s", call, key, answer.Status)
+	}
+	return nil
+}
+
+// RewriteRootCA has a policy put another root CA into the ConfigMaps of a namespace at each update, and a stamp, so that no two are
+// alike. Both objects have the name of the namespace.
+func RewriteRootCA(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	policies := client.AdmissionregistrationV1()
+	name := metav1.ObjectMeta{Name: namespace}
+	_, err1 := policies.MutatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: name,
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			FailurePolicy: new(admissionregistrationv1.Ignore), ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				},
+			}}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "namespace", Expression: "object.metadata.namespace == '" + namespace + "'",
+			}},
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
+				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: "Object{metadata: Object.metadata{annotations: " +
+					"{'example.com/stamp': oldObject.metadata.resourceVersion}}, data: {'ca.crt': 'of somebody else'}}"},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	_, err2 := policies.MutatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: name, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name.Name},
+	}, metav1.CreateOptions{})
+	return errors.Join(err1, err2)
 }

@@ -6,13 +6,22 @@ package devcluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/test/await"
 )
 
 // Binary is a build of sa-controller-manager.
@@ -92,4 +101,127 @@ func (b Binary) start(c *Cluster, flags []string) (*Manager, error) {
 	}
 	m.most = RestGoroutines
 	return m, nil
+}
+
+// probe asks the health and metrics endpoints of one server.
+type probe struct {
+	client *http.Client
+	url    string
+}
+
+func newProbe(config *rest.Config) (*probe, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %s: %w", config.Host, err)
+	}
+	return &probe{client: client, url: strings.TrimSuffix(config.Host, "/")}, nil
+}
+
+// awaitOK returns once path answers 200, and with an error when ctx or one of
+// the processes it depends on ends first.
+func (p *probe) awaitOK(ctx context.Context, path string, processes ...*process) error {
+	var ended error
+	err := await.Poll(ctx, func(ctx context.Context) error {
+		_, err := p.Get(ctx, path)
+		for _, process := range processes {
+			if err != nil && !process.running() {
+				ended = process.unexpectedExit()
+				return nil
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("await %s: %w", path, err)
+	}
+	return ended
+}
+
+// Get returns the body of an answer with status 200; any other is an error.
+func (p *probe) Get(ctx context.Context, path string) (string, error) {
+	// A server that hangs must not keep us from seeing that it recovered.
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
+	if err != nil {
+		return "", fmt.Errorf("make a request for %s: %w", path, err)
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return "", err // it names method and URL
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("GET %s: %s: %s", path, response.Status, body)
+	}
+	return string(body), nil
+}
+
+// Metrics reads the server's metrics.
+func (p *probe) Metrics(ctx context.Context) (Metrics, error) {
+	body, err := p.Get(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return parseMetrics(body)
+}
+
+// Ports are taken from below the range that Linux hands out by itself
+// (32768 and up), so that no outgoing connection takes one between our look and
+// the child's bind, or while kube-apiserver is down for a restart.
+const (
+	firstPort = 20000
+	portCount = 10000
+)
+
+// loopback is the one address anything here listens on.
+const loopback = "127.0.0.1"
+
+// FreePort returns a port of loopback on which nothing listens now.
+func FreePort() (int, error) {
+	ports, err := FreePorts(1)
+	if err != nil {
+		return 0, err
+	}
+	return ports[0], nil
+}
+
+// FreePorts returns n different ports of loopback on which nothing listens now.
+func FreePorts(n int) ([]int, error) {
+	ports := make([]int, 0, n)
+	for range 100 * n {
+		port := firstPort + rand.IntN(portCount)
+		listener, err := net.Listen("tcp", address(port))
+		if err != nil {
+			continue
+		}
+		// Held until all are found, so that none is found twice.
+		defer listener.Close()
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
+	}
+	return nil, errors.New("find a free port on " + loopback)
+}
+
+func address(port int) string { return fmt.Sprintf("%s:%d", loopback, port) }
+
+// OwnAddress returns an address of this machine that is not loopback, which endpoints may not have. What is sent
+// to it does not leave the machine.
+func OwnAddress() (string, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, address := range addresses {
+		network, ok := address.(*net.IPNet)
+		if ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {
+			return network.IP.String(), nil
+		}
+	}
+	return "", errors.New("this machine has no address but loopback, which endpoints may not have")
 }

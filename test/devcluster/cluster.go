@@ -1,16 +1,44 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package devcluster runs a real control plane (etcd and kube-apiserver) and
+// the sa-controller-manager binary beside it, for tests and demonstrations.
+//
+// Lifecycle: Start brings the control plane up and returns when it serves and
+// its own namespaces exist; Binary.StartManager adds a manager; Cluster.Stop
+// ends all of it and removes its files. In between, kube-apiserver and etcd can
+// be stopped, killed and started again on the same address and the same data.
+//
+// Nothing is left behind, however the calling process ends. Every child asks
+// the kernel to be killed when its parent dies, and a small shell, the janitor,
+// waits for the end of a pipe that only the parent holds open, then removes the
+// directory. So Ctrl-C, a failed test, a panic and SIGKILL need no code of
+// their own. This relies on Linux.
+//
+// Every port is bound to 127.0.0.1. Private keys are generated for every
+// cluster and lie in a directory that only its owner can read.
+//
+// Concurrency: accessors and StartManager may be called from any goroutine;
+// calls that start or stop a part of the control plane, one at a time.
+//
+// The package is thin code of our own and not controller-runtime's envtest,
+// because the tests need what envtest does not give: an API server that is
+// restarted with other flags, an etcd that is killed, and children that die
+// with their parent.
 package devcluster
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -220,4 +248,101 @@ func (c *Cluster) applyState(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// startTimeout bounds how long a part of the control plane may take to become
+// ready. A loaded machine with two cores needs about ten seconds.
+const startTimeout = 2 * time.Minute
+
+// KeyType says which kind of key signs service account tokens.
+type KeyType string
+
+const (
+	// RSA is a 2048 bit RSA key in a PKCS#1 PEM block: RS256 signatures.
+	RSA KeyType = "RSA"
+	// ECDSA is a P-256 key in a SEC1 PEM block: ES256 signatures.
+	ECDSA KeyType = "ECDSA"
+)
+
+// Options describe a control plane. The zero value is a good one.
+type Options struct {
+	// Issuer is that of the tokens; one that nobody can reach if empty.
+	Issuer string
+	// SigningKey is the type of the key made for the cluster; RSA if empty.
+	SigningKey KeyType
+	// ExtraKeyFiles are further files with keys, public or private, whose tokens
+	// kube-apiserver accepts.
+	ExtraKeyFiles []string
+	// ExternalSigner has kube-apiserver take signatures and keys from a process that serves
+	// on Cluster.SignerSocket, and from no file. Without one it does not start, so this
+	// goes with BeforeAPIServer.
+	ExternalSigner bool
+	// BeforeAPIServer is called when all but kube-apiserver is there, before that starts
+	// for the first time; so for each that joins. What it starts may outlive it.
+	BeforeAPIServer func(*Cluster) error
+	// APIServerFlags are kube-apiserver flags by name, without dashes. An entry
+	// replaces every value that the cluster would give that flag; an entry with
+	// no value removes the flag. Authorization is RBAC unless authorization-mode
+	// says otherwise here.
+	APIServerFlags map[string][]string
+	// Log, unless nil, receives the output of etcd and kube-apiserver as it comes.
+	Log io.Writer
+}
+
+const productModule = "sa-controller-manager"
+
+// repositoryRoot is the directory of the product's go.mod, searched from the
+// working directory upwards: go test runs in the directory of its package, the
+// commands wherever make was called.
+func repositoryRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the working directory: %w", err)
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(content, []byte("module "+productModule+"\n")) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no directory from %s upwards holds the go.mod of %s", start, productModule)
+		}
+	}
+}
+
+// ControlPlaneBinary is the path of a Kubernetes or etcd binary: in
+// KUBEBUILDER_ASSETS if that is set, else where make control-plane puts it.
+func ControlPlaneBinary(name string) (string, error) {
+	if assets := os.Getenv("KUBEBUILDER_ASSETS"); assets != "" {
+		return existing(filepath.Join(assets, name), "KUBEBUILDER_ASSETS names that directory")
+	}
+	root, err := repositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	return existing(filepath.Join(root, "bin", "control-plane", name), "make control-plane builds it")
+}
+
+// APIServerMinor is 37 if kube-apiserver is some v1.37.
+func APIServerMinor(ctx context.Context) (int, error) {
+	path, err := ControlPlaneBinary("kube-apiserver")
+	if err != nil {
+		return 0, err
+	}
+	version, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return 0, fmt.Errorf("%s --version: %w", path, err)
+	}
+	var minor int
+	if _, err := fmt.Sscanf(string(version), "Kubernetes v1.%d.", &minor); err != nil {
+		return 0, fmt.Errorf("%s --version: %q: %w", path, version, err)
+	}
+	return minor, nil
+}
+
+func existing(path, hint string) (string, error) {
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("find %s (%s): %w", filepath.Base(path), hint, err)
+	}
+	return path, nil
 }

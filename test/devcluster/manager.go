@@ -13,6 +13,10 @@ import (
 	"syscall"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
 	"sa-controller-manager/test/await"
 )
 
@@ -52,11 +56,8 @@ func (c *Cluster) StartKubeControllerManager(flags ...string) (*Manager, error) 
 		return nil, err
 	}
 	defaults := []string{
-		"--leader-elect=false",
-		"--controllers=serviceaccount,serviceaccount-token",
-		"--use-service-account-credentials=false",
-		"--service-account-private-key-file=" + c.SigningKeyFile(),
-		"--root-ca-file=" + c.CAFile(),
+		"--leader-elect=false", "--controllers=serviceaccount,serviceaccount-token", "--use-service-account-credentials=false",
+		"--service-account-private-key-file=" + c.SigningKeyFile(), "--root-ca-file=" + c.CAFile(),
 	}
 	// It has no /readyz.
 	return c.startManager("kube-controller-manager", path, "/healthz", append(defaults, flags...), nil, nil)
@@ -78,10 +79,7 @@ func (c *Cluster) startManager(name, path, readyPath string, flags, env []string
 		return nil, err
 	}
 	args := append([]string{
-		"--kubeconfig=" + c.Kubeconfig(),
-		"--bind-address=" + loopback,
-		"--secure-port=" + strconv.Itoa(port),
-		"-v=2",
+		"--kubeconfig=" + c.Kubeconfig(), "--bind-address=" + loopback, "--secure-port=" + strconv.Itoa(port), "-v=2",
 	}, flags...)
 	if c.host != nil {
 		if err := c.host.forward(port, nil, c.host); err != nil {
@@ -99,9 +97,7 @@ func (c *Cluster) startManager(name, path, readyPath string, flags, env []string
 
 // Ready returns once the manager says that it is ready, and with an error when
 // ctx or the manager ends first.
-func (m *Manager) Ready(ctx context.Context) error {
-	return m.awaitOK(ctx, m.readyPath, m.process)
-}
+func (m *Manager) Ready(ctx context.Context) error { return m.awaitOK(ctx, m.readyPath, m.process) }
 
 // URL is where the manager serves, https://127.0.0.1:port.
 func (m *Manager) URL() string { return m.probe.url }
@@ -219,3 +215,51 @@ func (m *Manager) Pause() error { return m.signal(syscall.SIGSTOP) }
 
 // Resume continues a paused manager.
 func (m *Manager) Resume() error { return m.signal(syscall.SIGCONT) }
+
+// Metrics are the metric families of one scrape, by name.
+type Metrics map[string]*dto.MetricFamily
+
+// Labels select series: each label named must have the value given. No labels
+// select every series of a metric.
+type Labels map[string]string
+
+// parseMetrics reads the Prometheus text format.
+func parseMetrics(text string) (Metrics, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("parse metrics: %w", err)
+	}
+	return families, nil
+}
+
+// Sum adds up the series of that name with those labels. A histogram or summary
+// counts as its number of observations. No series at all is 0.
+func (m Metrics) Sum(name string, labels Labels) float64 {
+	var sum float64
+	for _, series := range m[name].GetMetric() {
+		if matches(series, labels) {
+			sum += value(series)
+		}
+	}
+	return sum
+}
+
+func matches(series *dto.Metric, labels Labels) bool {
+	matched := 0
+	for _, pair := range series.GetLabel() {
+		if want, ok := labels[pair.GetName()]; ok && want == pair.GetValue() {
+			matched++
+		}
+	}
+	return matched == len(labels)
+}
+
+// value is that of the one kind the series has; the others are zero.
+func value(series *dto.Metric) float64 {
+	return series.GetCounter().GetValue() +
+		series.GetGauge().GetValue() +
+		series.GetUntyped().GetValue() +
+		float64(series.GetHistogram().GetSampleCount()) +
+		float64(series.GetSummary().GetSampleCount())
+}

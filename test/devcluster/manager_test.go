@@ -27,8 +27,7 @@ func TestManagerStopFindsARace(t *testing.T) {
 
 func startScript(t *testing.T, script string) *Manager {
 	t.Helper()
-	process, err := (*host)(nil).start("script", "/bin/sh", t.TempDir(), []string{"-c", script}, nil, nil)
-	testutil.Must(t, err)
+	process := testutil.Get((*host)(nil).start("script", "/bin/sh", t.TempDir(), []string{"-c", script}, nil, nil))(t)
 	m := &Manager{process: process}
 	t.Cleanup(func() { _, _ = m.Kill() }) // a race was reported by Stop
 	testutil.Must(t, m.AwaitLog(t.Context(), "up"))
@@ -51,9 +50,7 @@ func TestManagerRestFindsALeak(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	const want = "script has 351 goroutines, want 350 at most:\nwhere they are"
-	if err := m.awaitRest(ctx); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %q", err, want)
-	}
+	testutil.CheckError(t, "await rest", want, m.awaitRest(ctx))
 }
 
 // TestComplaintsFindsErrors: a row that it takes for noise would hide a fault of the product.

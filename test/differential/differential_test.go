@@ -1,16 +1,24 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package differential compares the ServiceAccount plugin with kube-apiserver's own,
+// compiled from k8s.io/kubernetes, over random Pods and accounts: the same stored Pod,
+// or the same refusal.
+//
+// It is a module of its own, because k8s.io/kubernetes pins the versions of all other
+// modules of Kubernetes.
 package differential
 
 import (
 	"encoding/json"
+	"flag"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -22,7 +30,6 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	_ "k8s.io/kubernetes/pkg/apis/core/install" // fills legacyscheme
 	upstream "k8s.io/kubernetes/plugin/pkg/admission/serviceaccount"
-
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/serviceaccount"
 )
@@ -259,4 +266,26 @@ func apply(t *testing.T, object []byte, operations []admission.PatchOperation) [
 		t.Fatalf("apply the patch: %v\n%s\n%s", err, encoded, object)
 	}
 	return patched
+}
+
+var (
+	questions = flag.Int("questions", 1000, "how many TestEndurance asks")
+	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "what TestEndurance begins with; it prints the one it has used")
+)
+
+// TestEndurance asks both plugins as many random questions as -questions says. It finds
+// less a second than FuzzPlugin, which sees what a question has covered, but it needs
+// no instrumented build of Kubernetes.
+func TestEndurance(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(*seed, 0))
+	asked := 0
+	for ; asked < *questions && !t.Failed(); asked++ {
+		data := make([]byte, 1+random.IntN(600))
+		for i := range data {
+			data[i] = byte(random.Uint32())
+		}
+		compare(t, data)
+	}
+	t.Logf("%d questions, -seed=%d", asked, *seed)
 }

@@ -21,9 +21,8 @@ const suffix = "fffff"
 
 // world is what both plugins see. Accounts are in the cache, or only in the apiserver.
 type world struct {
-	config  serviceaccount.Config
-	cached  []*corev1.ServiceAccount
-	serving []*corev1.ServiceAccount
+	config          serviceaccount.Config
+	cached, serving []*corev1.ServiceAccount
 }
 
 // plugins builds both plugins on the world.

@@ -1,13 +1,34 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package faults tries to break the promises of docs/reliability.md on a real control
+// plane, and says whether it could: what needs a real etcd, real connections and processes, or load. The rest
+// is test/simulation's.
+//
+// A workload (package workload) churns namespaces, accounts, Secrets and Pods and remembers what must
+// exist because of it. Two replicas of the product work on that, each behind a proxy,
+// while one fault after the other comes, in an order that a seed says. Then all
+// faults end, and the checker (package checker) reads the API until everything is as the promises
+// say or a timeout passes. Load has slow and broken clients attack the webhook.
+// Rotation has an operator rotate keys under faults, in a World of its own.
+//
+// The suite proves itself: bugs in the product's source (package planted) must be
+// found.
+//
+// Lifecycle: Start, then Faults, Load, Control and Planted in any order, then Stop. One
+// goroutine calls them. Rotation needs none of it.
+//
+// What must never happen: that the suite blames the product for what a fault excuses. Each excuse is
+// an Interval that the fault itself has opened.
 package faults
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"text/tabwriter"
 	"time"
 
 	"sa-controller-manager/test/await"
@@ -127,4 +148,91 @@ func (w *World) perform(ctx context.Context, fault Entry) error {
 		excuse.To = time.Now()
 	}
 	return err
+}
+
+// Inject begins a fault and returns what ends it. It returns once the fault is there, and
+// heal once it is gone, as far as that is the fault's business.
+type Inject func(ctx context.Context, w *World) (heal func(context.Context) error, err error)
+
+// Entry is one kind of fault.
+type Entry struct {
+	Kind string
+	// For is how long it lasts, at least.
+	For time.Duration
+	// Excuse is what it excuses. OnlyAtFirst: it excuses nothing after it has begun, because the other
+	// replica does the work.
+	Excuse      checker.Excuse
+	OnlyAtFirst bool
+	// Once: the product takes a second time within ten minutes for intent, and obeys.
+	Once   bool
+	Inject Inject
+}
+
+// Processes are faults of our processes, of kube-apiserver and of etcd, and of the connections between them.
+func Processes() []Entry {
+	const (
+		short = 1500 * time.Millisecond
+		lapse = leaseDuration + 2*time.Second
+	)
+	return []Entry{
+		{Kind: "leader-killed", For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: killLeader},
+		{Kind: "leader-paused", For: lapse, Excuse: checker.Refused, OnlyAtFirst: true, Inject: pauseLeader},
+		{Kind: "connections-silent", For: lapse, Excuse: checker.FreshRefused, Inject: silenceConnections},
+		{Kind: "apiserver-killed", For: short, Excuse: checker.Refused, Inject: killAPIServer},
+		{Kind: "etcd-killed", For: short, Excuse: checker.Refused, Inject: killEtcd},
+	}
+}
+
+// Files are faults of the file system that a key ring is on. They hit commands, and no replica.
+func Files() []Entry {
+	return []Entry{
+		{Kind: "disk-full", Inject: disk("no space left on device", fullDisk)},
+		{Kind: "disk-read-only", Inject: disk("is read-only here (its file system is)", readOnlyDisk)},
+	}
+}
+
+// Registration are faults of the webhook's registration.
+func Registration() []Entry {
+	return []Entry{
+		{Kind: "mutating-deleted", Excuse: checker.Bare, Once: true, Inject: tampers(drop(mutating))},
+		{Kind: "validating-deleted", Once: true, Inject: tampers(drop(validating))},
+		{Kind: "ca-bundle-edited", Excuse: checker.Refused, Inject: tampers(editBundle(mutating))},
+		{Kind: "rules-edited", Excuse: checker.Bare, Inject: tampers(edit(mutating, "/webhooks", []any{}))},
+		{Kind: "policy-edited", Excuse: checker.Bare, Inject: tampers(edit(mutating, "/webhooks/0/failurePolicy", "Ignore"))},
+		{Kind: "validating-bundle-edited", Excuse: checker.Refused, Inject: tampers(editBundle(validating))},
+		{Kind: "validating-rules-edited", Inject: tampers(edit(validating, "/webhooks", []any{}))},
+	}
+}
+
+// WriteTable prints what runs have shown of each promise: how often it was looked at, and how often
+// it was broken. That one was not looked at is an error: that nothing was found says nothing about it.
+func WriteTable(out io.Writer, outcomes []checker.Outcome) (err error) {
+	kinds, faults, calls := map[string]bool{}, 0, 0
+	for _, o := range outcomes {
+		calls += o.BrokenCalls
+		for kind, n := range o.Injected {
+			kinds[kind] = true
+			faults += n
+		}
+	}
+	fmt.Fprintf(out, "\n%d faults of %d kinds, %d calls of broken clients\n\n", faults, len(kinds), calls)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PROMISE\tLOOKED AT\tVIOLATIONS")
+	for i, text := range checker.Promises() {
+		looked, found := 0, 0
+		for _, o := range outcomes {
+			looked += looks(o)[i]
+			found += len(checker.Of(o.Violations, i+1))
+		}
+		fmt.Fprintf(table, "%d. %s\t%d\t%d\n", i+1, text, looked, found)
+		if looked == 0 {
+			err = errors.New("not everything was tested: see the zeros under LOOKED AT")
+		}
+	}
+	return errors.Join(err, table.Flush())
+}
+
+// looks is how often somebody could have noticed that each promise is broken.
+func looks(o checker.Outcome) []int {
+	return []int{o.Operations, o.DeadTokens, o.Objects, o.Tokens, o.Pods, o.LogBytes, o.BrokenCalls, o.Samples, o.Writes}
 }

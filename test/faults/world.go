@@ -24,6 +24,7 @@ import (
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
+	"sa-controller-manager/test/integration/faultproxy"
 	"sa-controller-manager/test/tokenrecord"
 )
 
@@ -192,9 +193,7 @@ func (w *World) terms() (terms []*term) {
 }
 
 // report keeps a violation that a fault itself has found.
-func (w *World) report(v checker.Violation) {
-	w.found = append(w.found, v)
-}
+func (w *World) report(v checker.Violation) { w.found = append(w.found, v) }
 
 // leader is the replica that holds the Lease.
 func (w *World) leader(ctx context.Context) (*Replica, error) {
@@ -219,4 +218,96 @@ func (w *World) leader(ctx context.Context) (*Replica, error) {
 		return nil, fmt.Errorf("await a leader: %w", err)
 	}
 	return leader, nil
+}
+
+// Replica is one of several processes of the product, one after the other.
+type Replica struct {
+	world     *World
+	name, dir string
+	binary    devcluster.Binary
+	flags     []string
+	terms     []*term
+}
+
+// term is the life of one process.
+type term struct {
+	manager *devcluster.Manager
+	proxy   *faultproxy.Proxy
+	resumed []time.Time // when it went on after each pause
+}
+
+// start starts a process. It does not wait.
+func (r *Replica) start() error {
+	proxy, err := faultproxy.Start(r.world.cluster.Config())
+	if err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(r.dir, "kubeconfig")
+	if err := proxy.WriteKubeconfig(kubeconfig); err != nil {
+		proxy.Close()
+		return err
+	}
+	manager, err := r.binary.StartManager(r.world.cluster, append([]string{"--kubeconfig=" + kubeconfig}, r.flags...)...)
+	if err != nil {
+		proxy.Close()
+		return fmt.Errorf("start %s: %w", r.name, err)
+	}
+	r.terms = append(r.terms, &term{manager: manager, proxy: proxy})
+	return nil
+}
+
+// ready starts a process and returns once it is ready.
+func (r *Replica) ready(ctx context.Context) error {
+	if err := r.start(); err != nil {
+		return err
+	}
+	if err := r.now().manager.Ready(ctx); err != nil {
+		return fmt.Errorf("await %s: %w", r.name, err)
+	}
+	return nil
+}
+
+// now is the newest term.
+func (r *Replica) now() *term { return r.terms[len(r.terms)-1] }
+
+// kill ends the process as a power cut would.
+func (r *Replica) kill() error {
+	t := r.now()
+	_, err := t.manager.Kill()
+	t.proxy.Close()
+	return err
+}
+
+// stop ends the process in order, if there is one.
+func (r *Replica) stop() error {
+	if len(r.terms) == 0 {
+		return nil
+	}
+	t := r.now()
+	exit, err := t.manager.Stop()
+	t.proxy.Close()
+	if err == nil && exit.Code > 0 {
+		err = fmt.Errorf("%s ended with code %d; its last words:\n%s", r.name, exit.Code, t.manager.LogTail(10))
+	}
+	return err
+}
+
+func (t *term) resume() error {
+	t.resumed = append(t.resumed, time.Now())
+	return t.manager.Resume()
+}
+
+// awaitRequest returns once its process has sent such a request, or has ended.
+func (t *term) awaitRequest(ctx context.Context, match faultproxy.Match) error {
+	return await.Poll(ctx, func(context.Context) error {
+		select {
+		case <-t.manager.Done():
+			return nil
+		default:
+		}
+		if len(t.proxy.Requests(match)) == 0 {
+			return errors.New("it has sent no such request")
+		}
+		return nil
+	})
 }

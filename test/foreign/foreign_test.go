@@ -66,11 +66,7 @@ func newWorld(t *testing.T) *world {
 	}}
 	w.cluster, err = devcluster.Start(t.Context(), options)
 	testutil.Must(t, err)
-	t.Cleanup(func() {
-		if err := w.cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testutil.Must(t, w.cluster.Stop()) })
 	w.party, err = tokenload.NewParty("kube-apiserver", w.cluster)
 	testutil.Must(t, err)
 	testutil.Must(t, w.manager.Ready(testcluster.Context(t)))

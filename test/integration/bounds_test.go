@@ -89,8 +89,7 @@ func TestWhatOneUserCosts(t *testing.T) {
 				}
 			},
 			func(t *testing.T, u *userWorld) error {
-				list, err := u.API.CoreV1().Secrets(u.namespace).List(t.Context(), metav1.ListOptions{})
-				testutil.Must(t, err)
+				list := testutil.Get(u.API.CoreV1().Secrets(u.namespace).List(t.Context(), metav1.ListOptions{}))(t)
 				for _, secret := range list.Items {
 					if len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
 						return fmt.Errorf("%s has no token", secret.Name)
@@ -129,8 +128,7 @@ func TestWhatOneUserCosts(t *testing.T) {
 // requestsOf are how many requests the manager has sent, by HTTP method.
 func requestsOf(t *testing.T, m *testcluster.Manager) map[string]float64 {
 	t.Helper()
-	metrics, err := m.Metrics(t.Context())
-	testutil.Must(t, err)
+	metrics := testutil.Get(m.Metrics(t.Context()))(t)
 	requests := map[string]float64{}
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		requests[method] = metrics.Sum("rest_client_requests_total", devcluster.Labels{"method": method})
@@ -198,7 +196,6 @@ func (u *userWorld) touch(t *testing.T) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":%q}}}`, rand.String(8))
 	for _, name := range u.accounts {
-		_, err := u.API.CoreV1().ServiceAccounts(u.namespace).Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
-		testutil.Must(t, err)
+		testutil.Get(u.API.CoreV1().ServiceAccounts(u.namespace).Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 	}
 }

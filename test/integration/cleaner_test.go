@@ -50,9 +50,7 @@ func secretForEveryRule(t *testing.T, c *testcluster.ControlPlane) (namespace st
 		"marked-in-volume":  {invalidSinceLabel: longAgo},
 		"marked-and-manual": {invalidSinceLabel: longAgo},
 	}
-	secrets := []*corev1.Secret{
-		secret("unused"), secret("manual"), secret("in-volume"), secret("in-variable"), optedOut,
-	}
+	secrets := []*corev1.Secret{secret("unused"), secret("manual"), secret("in-volume"), secret("in-variable"), optedOut}
 	for name := range labels {
 		if name != "marked-and-manual" {
 			secrets = append(secrets, secret(name))
@@ -100,9 +98,8 @@ func TestLegacyTokenCleaner(t *testing.T) {
 		"mark": 3, "delete": 2, "mounted": 3, "opted-out": 1, "used": 2, "last-used-invalid": 1,
 		"marked": 2, "tried-while-invalid": 1, "not-referenced": 2,
 	} {
-		if got := m.Metric(t, "sacm_legacy_token_cleaner_secrets", devcluster.Labels{"decision": decision}); got != secrets {
-			t.Errorf("%v Secrets are counted as %q, want %v", got, decision, secrets)
-		}
+		testutil.Check(t, "Secrets counted as "+decision, secrets,
+			m.Metric(t, "sacm_legacy_token_cleaner_secrets", devcluster.Labels{"decision": decision}))
 	}
 	c.AwaitEvent(t, gone, corev1.EventTypeNormal, "LegacyTokenDeleted", "has been invalid since "+longAgo)
 	c.AwaitEvent(t, c.GetSecret(t, namespace, "unused"), corev1.EventTypeNormal, "LegacyTokenMarkedInvalid", `of ServiceAccount "app"`)
@@ -169,8 +166,7 @@ func today(t *testing.T) string {
 // marks returns the invalid-since dates of the Secrets of a namespace, by name.
 func marks(t *testing.T, c *testcluster.ControlPlane, namespace string) map[string]string {
 	t.Helper()
-	list, err := c.API.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
-	testutil.Must(t, err)
+	list := testutil.Get(c.API.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{}))(t)
 	found := map[string]string{}
 	for _, secret := range list.Items {
 		found[secret.Name] = secret.Labels[invalidSinceLabel]
@@ -207,9 +203,7 @@ func createPod(t *testing.T, c *testcluster.ControlPlane, namespace, name, secre
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "app", AutomountServiceAccountToken: new(false), Containers: []corev1.Container{container},
-			Volumes: []corev1.Volume{{
-				Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}},
-			}},
+			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}},
 		},
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)

@@ -53,8 +53,7 @@ func TestRefusedWriteSaysWhy(t *testing.T) {
 			testutil.Must(t, err)
 			// No controller of quotas runs here.
 			quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{corev1.ResourceSecrets: resource.MustParse("1")}}
-			_, err = quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
-			testutil.Must(t, err)
+			testutil.Get(quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}))(t)
 		}
 		limit("1")
 		account := c.CreateAccount(t, namespace, "job")

@@ -47,7 +47,7 @@ func TestWhoMayRead(t *testing.T) {
 	c.CreateAccount(t, namespace, scraper)
 	mayRead(t, c, reader, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: reader})
 	mayRead(t, c, scraper, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: scraper})
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason             string
 		config             *rest.Config
 		protected, allowed int
@@ -64,8 +64,7 @@ func TestWhoMayRead(t *testing.T) {
 		},
 		"Certificate": {config: userConfig(t, c, reader), protected: 200, allowed: 200},
 		"Masters":     {config: c.Config(), protected: 200, allowed: 200},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			check := func(want int, paths []string) {
 				for _, path := range paths {
@@ -79,9 +78,7 @@ func TestWhoMayRead(t *testing.T) {
 		})
 	}
 	t.Run("NoSuchPath", func(t *testing.T) {
-		if got := ask(t, m.URL(), "/debug/flags/v", c.Config()); got.status != http.StatusNotFound {
-			t.Errorf("/debug/flags/v answers %d, want 404: a level above 7 logs tokens", got.status)
-		}
+		testutil.Check(t, "a level above 7 logs tokens", http.StatusNotFound, ask(t, m.URL(), "/debug/flags/v", c.Config()).status)
 	})
 }
 
@@ -162,8 +159,7 @@ func userConfig(t *testing.T, c *testcluster.ControlPlane, user string) *rest.Co
 // unknownCACertificate returns a client certificate of an unknown CA for system:masters.
 func unknownCACertificate(t *testing.T) *rest.Config {
 	t.Helper()
-	ca, err := devcluster.NewAuthority("unknown")
-	testutil.Must(t, err)
+	ca := testutil.Get(devcluster.NewAuthority("unknown"))(t)
 	cert, key, err := ca.Client("unknown-ca", "system:masters")
 	testutil.Must(t, err)
 	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key}}

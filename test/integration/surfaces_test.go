@@ -77,18 +77,15 @@ func TestSurfaces(t *testing.T) {
 	s.await(t, findings{Skipped: without})
 	const shop = "--namespace=shop"
 	whole := t
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		breaks, repairs func(*testing.T)
 		want            findings
 		alert, series   string  // that the alert asks about
 		value           float64 // of a series that is no counter
 	}{
 		"key not accepted": {
-			breaks:  func(t *testing.T) { s.accept(t, testkeys.P256()) },
-			repairs: func(t *testing.T) { s.accept(t, s.export(t)) },
-			want: findings{
-				Readyz: []string{"key-not-accepted"}, Doctor: []string{"key-not-accepted"}, Keys: []string{"key-not-accepted"},
-			},
+			breaks: func(t *testing.T) { s.accept(t, testkeys.P256()) }, repairs: func(t *testing.T) { s.accept(t, s.export(t)) },
+			want:  findings{Readyz: []string{"key-not-accepted"}, Doctor: []string{"key-not-accepted"}, Keys: []string{"key-not-accepted"}},
 			alert: "SACMSigningKeyRefused", series: `sacm_signing_key_probes_total{result="refused"}`,
 		},
 		"permission taken away": {
@@ -110,15 +107,11 @@ func TestSurfaces(t *testing.T) {
 				s.restart(t) // the connections of kube-apiserver go on working
 			},
 			repairs: func(t *testing.T) { s.trust(t, s.ClientCAFile()) },
-			want: findings{
-				NotReady: true, Readyz: []string{"registration-unreachable"}, Doctor: []string{"registration-unreachable"},
-			},
-			alert: "SACMWebhookUnreachable", series: `sacm_webhook_registration_state{state="unreachable"}`, value: 1,
+			want:    findings{NotReady: true, Readyz: []string{"registration-unreachable"}, Doctor: []string{"registration-unreachable"}},
+			alert:   "SACMWebhookUnreachable", series: `sacm_webhook_registration_state{state="unreachable"}`, value: 1,
 		},
 		"webhook switched off": {
-			breaks:  func(t *testing.T) { s.webhook(t, "unregister") },
-			repairs: func(t *testing.T) { s.webhook(t, "register") },
-			want: findings{
+			breaks: func(t *testing.T) { s.webhook(t, "unregister") }, repairs: func(t *testing.T) { s.webhook(t, "register") }, want: findings{
 				Readyz: []string{"registration-off", "policy-missing"}, Doctor: []string{"registration-off", "pod-without-account", "policy-missing"},
 			},
 			alert: "SACMWebhookNotRegistered", series: `sacm_webhook_registration_state{state="registered"}`,
@@ -129,11 +122,11 @@ func TestSurfaces(t *testing.T) {
 			},
 			repairs: s.permit,
 			want:    findings{Readyz: []string{"policy-missing"}, Doctor: []string{"policy-missing"}},
+			alert:   "SACMPodPolicyMissing", series: `sacm_pod_policy_findings{code="policy-missing"}`, value: 1,
 		},
 		"ring lost": {
 			breaks:  func(t *testing.T) { testutil.Must(t, os.Rename(s.ring, s.ring+".away")) },
-			repairs: func(t *testing.T) { testutil.Must(t, os.Rename(s.ring+".away", s.ring)) },
-			want: findings{
+			repairs: func(t *testing.T) { testutil.Must(t, os.Rename(s.ring+".away", s.ring)) }, want: findings{
 				NotReady: true, Readyz: []string{"ring-lost"}, Doctor: []string{"host-restored"}, Keys: []string{"ring-lost"},
 				Skipped: append([]string{"keys"}, without...),
 			},
@@ -155,19 +148,15 @@ func TestSurfaces(t *testing.T) {
 				s.awaitRefusal(t)
 				s.kubectl(t, "", shop, "patch", "configmap", "kube-root-ca.crt", "--type=merge", `--patch={"data":{"ca.crt":"x"}}`)
 			},
-			repairs: func(t *testing.T) { s.kubectl(t, refusesUs, "delete", "-f", "-") },
-			want:    findings{Doctor: []string{"root-ca-differs"}},
-			alert:   "SACMRootCANotPublished", series: `root_ca_cert_publisher_sync_total{code="422"}`,
+			repairs: func(t *testing.T) { s.kubectl(t, refusesUs, "delete", "-f", "-") }, want: findings{Doctor: []string{"root-ca-differs"}},
+			alert: "SACMRootCANotPublished", series: `root_ca_cert_publisher_sync_total{code="422"}`,
 		},
 		"two do the same": {
 			breaks:  func(t *testing.T) { s.kubectl(t, stockPods, "apply", "-f", "-") },
 			repairs: func(t *testing.T) { s.kubectl(t, stockPods, "delete", "--force", "-f", "-") },
-			want: findings{
-				Doctor: []string{"apiserver-stock", "controller-manager-stock"}, Skipped: []string{"apiservers", "secrets"},
-			},
+			want:    findings{Doctor: []string{"apiserver-stock", "controller-manager-stock"}, Skipped: []string{"apiservers", "secrets"}},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		clean := t.Run(name, func(t *testing.T) {
 			began, before := time.Now(), s.value(t, tc.series)
 			tc.breaks(t)
@@ -216,8 +205,7 @@ func newSurfaces(t *testing.T) *surfaces {
 	s.kubectl(t, "", "create", "namespace", "shop")
 	kubeconfig, _, err := s.Identity(manifests.User)
 	testutil.Must(t, err)
-	port, err := devcluster.FreePort()
-	testutil.Must(t, err)
+	port := testutil.Get(devcluster.FreePort())(t)
 	s.flags = []string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=true", "--leader-elect-lease-duration=3m", "--leader-elect-renew-deadline=2m",
 		"--token-secrets=manual", "--service-account-private-key-file=", "--service-account-key-ring=" + s.ring,
@@ -243,8 +231,7 @@ func (s *surfaces) trust(t *testing.T, ca string) {
 
 func (s *surfaces) permit(t *testing.T) {
 	t.Helper()
-	permissions, err := filepath.Abs("../../manifests/permissions")
-	testutil.Must(t, err)
+	permissions := testutil.Get(filepath.Abs("../../manifests/permissions"))(t)
 	s.kubectl(t, "", "apply", "-k", permissions)
 	for _, more := range []string{"/completion", "/token-secrets"} { // a ring re-issues token Secrets
 		s.kubectl(t, "", "apply", "-k", permissions+more)
@@ -378,13 +365,11 @@ func (s *surfaces) awaitAlert(t *testing.T, alert, series string, value, before 
 func (s *surfaces) value(t *testing.T, series string) (sum float64) {
 	t.Helper()
 	for _, path := range []string{"/metrics", "/metrics/slis"} {
-		text, err := s.m.Get(t.Context(), path)
-		testutil.Must(t, err)
+		text := testutil.Get(s.m.Get(t.Context(), path))(t)
 		name, labels, _ := strings.Cut(series, "{")
 		pattern := "(?m)^" + name + `\{[^}]*` + regexp.QuoteMeta(strings.TrimSuffix(labels, "}")) + `[^}]*\} (\S+)$`
 		for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
-			one, err := strconv.ParseFloat(match[1], 64)
-			testutil.Must(t, err)
+			one := testutil.Get(strconv.ParseFloat(match[1], 64))(t)
 			sum += one
 		}
 	}
@@ -396,8 +381,7 @@ func (s *surfaces) awaitRefusal(t *testing.T) {
 	t.Helper()
 	config := s.Config()
 	config.Impersonate.UserName, config.Impersonate.Groups = manifests.User, []string{"system:masters"}
-	us, err := kubernetes.NewForConfig(config)
-	testutil.Must(t, err)
+	us := testutil.Get(kubernetes.NewForConfig(config))(t)
 	testcluster.Poll(t, "await the policy", func() error {
 		probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
 		_, err := us.CoreV1().ServiceAccounts("shop").Create(t.Context(), probe, metav1.CreateOptions{DryRun: []string{"All"}})

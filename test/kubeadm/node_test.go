@@ -32,7 +32,7 @@ import (
 const waitTimeout = 2 * time.Minute
 
 // samples are kubeadm's manifests.
-const samples = "../../cmd/sa-controller-manager/commands/kubeadm/testdata/manifests/v1.37/"
+const samples = "../../manifests/component/testdata/manifests/v1.37/"
 
 // node is a control-plane node of kubeadm, on which everything runs.
 type node struct {

@@ -27,12 +27,10 @@ import (
 type signerWorld struct {
 	*world
 
-	signer     *devcluster.Manager
-	kubeconfig string
-	ring       string
-	party      *tokenload.Party
-	bound      []tokenload.Token
-	ofSecrets  []tokenload.Token
+	signer           *devcluster.Manager
+	kubeconfig, ring string
+	party            *tokenload.Party
+	bound, ofSecrets []tokenload.Token
 }
 
 func newSignerWorld(t *testing.T) *signerWorld {

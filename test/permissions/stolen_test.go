@@ -49,8 +49,7 @@ func meta(namespace, name string) metav1.ObjectMeta {
 func TestStolenCertificate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	root, err := filepath.Abs("../../manifests/permissions")
-	testutil.Must(t, err)
+	root := testutil.Get(filepath.Abs("../../manifests/permissions"))(t)
 	w.kubectl(t, "apply", "-k", root)
 	for _, account := range []string{"default", "powerful"} {
 		w.CreateAccount(t, system, account)
@@ -149,9 +148,8 @@ func TestStolenCertificate(t *testing.T) {
 		{"a token Secret: fill", "", patch(shop, "filled", `{"data":{"token":"YQ=="}}`)},
 		{"a token Secret: delete", "", remove(core.Secrets(shop).Delete, "old")},
 		{"our state: change", "", func(ctx context.Context) error {
-			state, err := core.Secrets(system).Get(ctx, "sa-controller-manager-root-ca", metav1.GetOptions{})
-			testutil.Must(t, err)
-			_, err = core.Secrets(system).Update(ctx, state, metav1.UpdateOptions{})
+			state := testutil.Get(core.Secrets(system).Get(ctx, "sa-controller-manager-root-ca", metav1.GetOptions{}))(t)
+			_, err := core.Secrets(system).Update(ctx, state, metav1.UpdateOptions{})
 			return err
 		}},
 		{"our webhook's CA", "", write(core.Secrets(system).Create, &corev1.Secret{ObjectMeta: disguised.ObjectMeta})},

@@ -209,6 +209,4 @@ var strangeKeys = func() *checker.KeyRing {
 	return &checker.KeyRing{Keys: map[string]crypto.PublicKey{other.ID(): other.Public().Key}, Active: other.ID()}
 }()
 
-func (n *network) replica(random *rand.Rand) string {
-	return fmt.Sprintf("replica-%d", random.IntN(2))
-}
+func (n *network) replica(random *rand.Rand) string { return fmt.Sprintf("replica-%d", random.IntN(2)) }

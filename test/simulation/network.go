@@ -106,9 +106,7 @@ const (
 )
 
 func newNetwork(server *model.Server, seed uint64) *network {
-	n := &network{
-		server: server, seed: seed, began: time.Now(), wake: make(chan struct{}, 1), streams: map[*model.Watch]*stream{},
-	}
+	n := &network{server: server, seed: seed, began: time.Now(), wake: make(chan struct{}, 1), streams: map[*model.Watch]*stream{}}
 	server.Push = n.push
 	seedRandom(seed, n.began)
 	return n

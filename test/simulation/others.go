@@ -63,9 +63,7 @@ func (w *world) undo(random *rand.Rand, resource string, lasts time.Duration) {
 			return
 		}
 		after := time.Duration(random.Int64N(int64(50 * time.Millisecond)))
-		w.network.at(time.Now().Add(after), "another client undoes "+made.GetName(), func() {
-			w.remove(resource, namespace, made.GetName())
-		})
+		w.network.at(time.Now().Add(after), "another client undoes "+made.GetName(), func() { w.remove(resource, namespace, made.GetName()) })
 	}
 	for _, object := range w.server.Objects(resource) {
 		if secret, is := object.(*corev1.Secret); object.GetNamespace() == namespace && (object.GetName() == workload.RootCAConfigMap ||
@@ -140,9 +138,7 @@ var others = []namedFault{
 	{"deletion of a root CA", func(w *world, random *rand.Rand, _ time.Duration) {
 		w.remove("configmaps", w.somewhere(random), workload.RootCAConfigMap)
 	}},
-	{"deletion of the Lease", func(w *world, _ *rand.Rand, _ time.Duration) {
-		w.remove("leases", "kube-system", workload.LeaseName)
-	}},
+	{"deletion of the Lease", func(w *world, _ *rand.Rand, _ time.Duration) { w.remove("leases", "kube-system", workload.LeaseName) }},
 	{"another client undoes Secrets", func(w *world, random *rand.Rand, lasts time.Duration) { w.undo(random, "secrets", lasts) }},
 	{"another client undoes root CAs", func(w *world, random *rand.Rand, lasts time.Duration) { w.undo(random, "configmaps", lasts) }},
 	{"second token controller", func(w *world, _ *rand.Rand, lasts time.Duration) { w.second(lasts) }},

@@ -34,8 +34,7 @@ func edits(texts ...string) (all []planted.Edit) {
 var plants = []plant{
 	{planted.WrongKey(), 1},
 	{planted.NoFence(), 1},
-	{planted.Plant{Name: "dropped tombstones", Shows: regexp.MustCompile(
-		`^promise 3: .* references \S+, which is gone$`), Edits: edits(
+	{planted.Plant{Name: "dropped tombstones", Shows: regexp.MustCompile(`^promise 3: .* references \S+, which is gone$`), Edits: edits(
 		"internal/reconcile/watch.go",
 		"obj = tombstone.Obj", `if isPlanted("dropped tombstones") {
 				return
@@ -70,8 +69,7 @@ var plants = []plant{
 	}
 `,
 	)}, 1},
-	{planted.Plant{Name: "patch that rewrites a list", Shows: regexp.MustCompile(
-		`^promise 3: .* which a user has written$`), Edits: edits(
+	{planted.Plant{Name: "patch that rewrites a list", Shows: regexp.MustCompile(`^promise 3: .* which a user has written$`), Edits: edits(
 		"controllers/tokencontroller/account.go",
 		"append([]corev1.ObjectReference{{Name: secret}}, account.Secrets...)", "planted(account, secret)",
 		"controllers/tokencontroller/account.go",
@@ -96,6 +94,16 @@ var plants = []plant{
 // expression of what is found.
 func bug(name string, seed uint64, shows string, texts ...string) plant {
 	return plant{planted.Plant{Name: name, Shows: regexp.MustCompile(shows), Edits: edits(texts...)}, seed}
+}
+
+// dropped is the bug that a text of a file is not there.
+func dropped(name string, seed uint64, shows, file, text string) plant {
+	return bug(name, seed, shows, file, text, fmt.Sprintf("if !isPlanted(%q) {\n%s}\n", name, text))
+}
+
+// early is the bug that something happens before a text of a file.
+func early(name string, seed uint64, shows, what, file, text string) plant {
+	return bug(name, seed, shows, file, text, fmt.Sprintf("if isPlanted(%q) {\n%s\n}\n%s", name, what, text))
 }
 
 const (
@@ -179,27 +187,17 @@ var bugs = []plant{
 		"case held == nil && (ours || deleted):", `case held == nil && (ours || deleted || isPlanted("userref")):`),
 	bug("nolivereference", 45, "promise 3: .* which is there", inReference,
 		"lives := there[secret]; !lives {", `lives := there[secret]; !lives || isPlanted("nolivereference") {`),
-	bug("noevent", 5, "promise 1: .* has no Event", "controllers/tokensecrets/live.go",
-		"	recorder.Normal(secret.Reference(), reason, \"deleted: \"+why)\n", `	if !isPlanted("noevent") {
-		recorder.Normal(secret.Reference(), reason, "deleted: "+why)
-	}
-`),
+	dropped("noevent", 5, "promise 1: .* has no Event", "controllers/tokensecrets/live.go",
+		"	recorder.Normal(secret.Reference(), reason, \"deleted: \"+why)\n"),
 	bug("refbeforecreate", 1, "promise 3: .* which is no Secret of the account", inAccount,
 		"	created, err := c.Client.CoreV1()", `	if isPlanted("refbeforecreate") {
 		_ = c.reference(ctx, account, name)
 	}
 	created, err := c.Client.CoreV1()`),
-	bug("noduestart", 1, "promise 1: .* is not filled", inToken,
-		"	account := obj.(*corev1.ServiceAccount)\n	if len", `	account := obj.(*corev1.ServiceAccount)
-	if isPlanted("noduestart") {
-		return false
-	}
-	if len`, inToken,
-		"	secret := obj.(*tokensecrets.TokenSecret)\n	account", `	secret := obj.(*tokensecrets.TokenSecret)
-	if isPlanted("noduestart") {
-		return false
-	}
-	account`),
+	bug("noduestart", 1, "promise 1: .* is not filled", inToken, "	account := obj.(*corev1.ServiceAccount)\n	if len",
+		"account := obj.(*corev1.ServiceAccount)\nif isPlanted(\"noduestart\") {\nreturn false\n}\nif len", inToken,
+		"	secret := obj.(*tokensecrets.TokenSecret)\n	account",
+		"secret := obj.(*tokensecrets.TokenSecret)\nif isPlanted(\"noduestart\") {\nreturn false\n}\naccount"),
 	bug("earlyrelease", 20, "promise 9", inElection,
 		"defer context.AfterFunc(ctx, func() { stop(nil) })()", `defer context.AfterFunc(ctx, func() {
 					stop(nil)
@@ -207,21 +205,15 @@ var bugs = []plant{
 						giveUp()
 					}
 				})()`),
-	bug("worknotawaited", 49, "promise 9", "cmd/sa-controller-manager/app/run.go",
-		"	running.Wait()\n	if cause := context.Cause(ctx)", `	if !isPlanted("worknotawaited") {
-		running.Wait()
-	}
-	if cause := context.Cause(ctx)`),
+	bug("worknotawaited", 49, "promise 9", "cmd/sa-controller-manager/app/run.go", "	running.Wait()\n	if cause := context.Cause(ctx)",
+		"if !isPlanted(\"worknotawaited\") {\nrunning.Wait()\n}\nif cause := context.Cause(ctx)"),
 	bug("noaccountdelete", 23, "promise 1: .* has no account", "controllers/serviceaccount/controller.go",
 		"	return cache.ResourceEventHandlerFuncs{DeleteFunc: every.DeleteFunc}", `	if isPlanted("noaccountdelete") {
 		return cache.ResourceEventHandlerFuncs{}
 	}
 	return cache.ResourceEventHandlerFuncs{DeleteFunc: every.DeleteFunc}`),
-	bug("nocreatecheck", 0, "promise 1: .* has no account", "controllers/serviceaccount/controller.go",
-		"				c.queue.AddAfter(name, requeueAfter)\n", `				if !isPlanted("nocreatecheck") {
-					c.queue.AddAfter(name, requeueAfter)
-				}
-`),
+	dropped("nocreatecheck", 0, "promise 1: .* has no account", "controllers/serviceaccount/controller.go",
+		"				c.queue.AddAfter(name, requeueAfter)\n"),
 	bug("sharedref", 0, "promise 3: .* which is gone", inPatch,
 		"slices.DeleteFunc(slices.Clone(account.Secrets), func", "slices.DeleteFunc(plantedClone(account.Secrets), func", inPatch,
 		"func without(", `func plantedClone(list []corev1.ObjectReference) []corev1.ObjectReference {
@@ -232,16 +224,9 @@ var bugs = []plant{
 }
 
 func without(`),
-	bug("norequeue", 68, "promise 1: .* is not filled", inSecret,
-		"		return fmt.Errorf(\"populate token secret %s: %w\", name, errStale)", `		if isPlanted("norequeue") {
-			return nil
-		}
-		return fmt.Errorf("populate token secret %s: %w", name, errStale)`),
-	bug("leakcreated", 50, "promise 10: .* asks although nothing has changed: delete secrets", inToken, "	c.created.reset()\n",
-		`	if !isPlanted("leakcreated") {
-		c.created.reset()
-	}
-`),
+	early("norequeue", 68, "promise 1: .* is not filled", "return nil", inSecret,
+		"		return fmt.Errorf(\"populate token secret %s: %w\", name, errStale)"),
+	dropped("leakcreated", 50, "promise 10: .* asks although nothing has changed: delete secrets", inToken, "	c.created.reset()\n"),
 	bug("otherns", 16, "promise 2: .* the token is of", inSecret,
 		"	if !secret.BelongsTo(account) {\n		return c.syncOrphan", `	if isPlanted("otherns") && account == nil {
 		for _, obj := range c.accountInformer.GetIndexer().List() {
@@ -252,11 +237,7 @@ func without(`),
 	}
 	if !secret.BelongsTo(account) {
 		return c.syncOrphan`),
-	bug("leakmaps", 1, "promise 10: .* keeps something", inSecret,
-		"		c.written.forget(name)\n", `		if !isPlanted("leakmaps") {
-			c.written.forget(name)
-		}
-`),
+	dropped("leakmaps", 1, "promise 10: .* keeps something", inSecret, "		c.written.forget(name)\n"),
 	bug("recreatedaccount", 179, "promise 1: .* references no token Secret", inToken,
 		"	queue := handler.DeleteFunc\n", `	queue, update := handler.DeleteFunc, handler.UpdateFunc
 	handler.UpdateFunc = func(old, obj any) {
@@ -290,12 +271,8 @@ func without(`),
 		configMap.ResourceVersion = ""
 	}
 `),
-	bug("nocatchup", 0, "promise 1: .* references no token Secret", inAccount,
-		"		return fmt.Errorf(\"reference token secret %q from service account %s/%s: %w\", secret, account.Namespace, account.Name, errStale)",
-		`		if isPlanted("nocatchup") {
-			return nil
-		}
-		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, errStale)`),
+	early("nocatchup", 0, "promise 1: .* references no token Secret", "return nil", inAccount,
+		`		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, errStale)`),
 }
 
 // fixes are taken back, of what attacks and reports of other programs have shown.
@@ -336,21 +313,13 @@ var fixes = []plant{
 	}
 	return s.damping.Delay(s.written(turn{resource, object}))`, inPublisher,
 		"	if !kept {\n		return fmt.Errorf(", "	if !kept && !isPlanted(\"no brake for root CAs\") {\n		return fmt.Errorf("),
-	bug("a request each second while a watch hangs", 0, "promise 10", inOrphan,
-		"		return fmt.Errorf(\"delete token secret %s: %w\", secret.ObjectName(), errStale)",
-		`		if isPlanted("a request each second while a watch hangs") {
-			c.secretLoop.AddAfter(secret.ObjectName(), time.Second)
-			return nil
-		}
-		return fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), errStale)`),
+	early("a request each second while a watch hangs", 0, "promise 10",
+		"c.secretLoop.AddAfter(secret.ObjectName(), time.Second)\nreturn nil", inOrphan,
+		"		return fmt.Errorf(\"delete token secret %s: %w\", secret.ObjectName(), errStale)"),
 	bug("no overlap", 10, "promise 1: .* it has the new root CA alone", "controllers/rootca/state.go",
 		"		case overlap <= 0, old && over:", `		case isPlanted("no overlap"), overlap <= 0, old && over:`),
-	bug("a previous ClusterTrustBundle stays", 10, "promise 1: .* ClusterTrustBundles", "controllers/rootca/trustbundle.go",
-		"	return p.delete(ctx, previous)\n}", `	if isPlanted("a previous ClusterTrustBundle stays") {
-		return nil
-	}
-	return p.delete(ctx, previous)
-}`),
+	early("a previous ClusterTrustBundle stays", 10, "promise 1: .* ClusterTrustBundles", "return nil",
+		"controllers/rootca/trustbundle.go", "	return p.delete(ctx, previous)\n}"),
 	bug("the opt-out from the cleaner is ignored", 3, "promise 1: .*marked-to-keep", "controllers/legacytokencleaner/plan.go",
 		"	case o.secret.Keep:", `	case o.secret.Keep && !isPlanted("the opt-out from the cleaner is ignored"):`),
 	bug("no time between mark and deletion", 3, "promise 1: .* want marked", "controllers/legacytokencleaner/plan.go",

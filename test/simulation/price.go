@@ -27,13 +27,12 @@ const (
 
 // price has what was paid.
 type price struct {
-	budgets    map[string]int         // by process and namespace
-	earned     map[string]int         // by namespace
-	recent     map[string][]time.Time // by process, verb and object
-	changes    map[string][]time.Time // by object
-	reported   map[string]bool
-	lostEvents map[string]bool
-	failed     map[string]bool // writes of objects
+	budgets              map[string]int         // by process and namespace
+	earned               map[string]int         // by namespace
+	recent               map[string][]time.Time // by process, verb and object
+	changes              map[string][]time.Time // by object
+	reported, lostEvents map[string]bool
+	failed               map[string]bool // writes of objects
 	// terminating are the writes in namespaces that are being deleted.
 	terminating map[string]int
 	last        time.Time // when something was asked for besides what is asked for again and again

@@ -82,8 +82,7 @@ func TestAttacks(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	post := func(body []byte) func(context.Context) {
 		return func(ctx context.Context) {
-			request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-			testutil.Must(t, err)
+			request := testutil.Get(http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body)))(t)
 			request.Header.Set("Content-Type", "application/json")
 			if response, err := transport.RoundTrip(request); err == nil {
 				_, _ = io.Copy(io.Discard, response.Body)
@@ -93,8 +92,7 @@ func TestAttacks(t *testing.T) {
 	}
 	asTenant := c.Config()
 	asTenant.Impersonate = rest.ImpersonationConfig{UserName: "tenant", Groups: []string{"system:masters"}}
-	tenants, err := kubernetes.NewForConfig(asTenant)
-	testutil.Must(t, err)
+	tenants := testutil.Get(kubernetes.NewForConfig(asTenant))(t)
 	for _, tc := range []struct {
 		name string
 		attack
@@ -127,10 +125,8 @@ func TestAttacks(t *testing.T) {
 // underAttack creates small and large Pods while the attack goes on.
 func (c *cluster) underAttack(t *testing.T, m *manager, namespace string, a attack, refusesLarge bool) {
 	t.Helper()
-	rest, err := measure.MemoryOf(m.PID())
-	testutil.Must(t, err)
-	cpu, err := measure.CPU(m.PID())
-	testutil.Must(t, err)
+	rest := testutil.Get(measure.MemoryOf(m.PID()))(t)
+	cpu := testutil.Get(measure.CPU(m.PID()))(t)
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	var running sync.WaitGroup
@@ -161,8 +157,7 @@ func (c *cluster) underAttack(t *testing.T, m *manager, namespace string, a atta
 		}
 	}
 	running.Wait()
-	now, err := measure.CPU(m.PID())
-	testutil.Must(t, err)
+	now := testutil.Get(measure.CPU(m.PID()))(t)
 	sum := 0
 	for _, n := range calls {
 		sum += n

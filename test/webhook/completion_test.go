@@ -62,8 +62,7 @@ func (c *cluster) limits(t *testing.T, namespace, patch string) {
 func (c *cluster) completes(t *testing.T) {
 	t.Helper()
 	c.skipsOlder(t)
-	objects, err := manifests.Completion()
-	testutil.Must(t, err)
+	objects := testutil.Get(manifests.Completion())(t)
 	c.apply(t, objects)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
@@ -75,8 +74,7 @@ func (c *cluster) completes(t *testing.T) {
 
 func (c *cluster) skipsOlder(t *testing.T) {
 	t.Helper()
-	minor, err := devcluster.APIServerMinor(t.Context())
-	testutil.Must(t, err)
+	minor := testutil.Get(devcluster.APIServerMinor(t.Context()))(t)
 	if minor < 36 {
 		t.Skipf("kube-apiserver v1.%d has no MutatingAdmissionPolicy", minor)
 	}
@@ -117,8 +115,7 @@ func (c *cluster) evaluations(t *testing.T) float64 {
 // checks counts the evaluations of the policy that ended so.
 func (c *cluster) checks(t *testing.T, errorType string) float64 {
 	t.Helper()
-	metrics, err := c.APIServerMetrics(t.Context())
-	testutil.Must(t, err)
+	metrics := testutil.Get(c.APIServerMetrics(t.Context()))(t)
 	return metrics.Sum("apiserver_mutating_admission_policy_check_total",
 		devcluster.Labels{"policy": podpolicy.CompletionName, "error_type": errorType})
 }
@@ -159,33 +156,29 @@ func oddPods() map[string]odd {
 		projected = `{"name":"kube-api-access-abcde","projected":{"sources":[{"serviceAccountToken":{"path":"token"}}]}}`
 	)
 	pods := map[string]odd{
-		"plain":                   {spec: oneContainer},
-		"names the account":       {spec: oneContainer + `,"serviceAccountName":"default"`},
-		"deprecated name":         {spec: oneContainer + `,"serviceAccount":"default"`},
-		"both names":              {spec: oneContainer + `,"serviceAccount":"other","serviceAccountName":"default"`},
-		"both names, other":       {spec: oneContainer + `,"serviceAccount":"default","serviceAccountName":"other"`},
-		"empty names":             {spec: oneContainer + `,"serviceAccount":"","serviceAccountName":""`},
-		"null name":               {spec: oneContainer + `,"serviceAccountName":null`},
-		"no such account":         {spec: oneContainer + `,"serviceAccountName":"nobody"`},
-		"impossible account":      {spec: oneContainer + `,"serviceAccountName":"a_b"`},
-		"automount off":           {spec: oneContainer + `,"automountServiceAccountToken":false`},
-		"automount on":            {spec: oneContainer + `,"automountServiceAccountToken":true`},
-		"automount null":          {spec: oneContainer + `,"automountServiceAccountToken":null`},
-		"two containers":          {spec: `"containers":[{"name":"a","image":"i"},{"name":"b","image":"i"}]`},
-		"init containers":         {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i"},{"name":"j","image":"i"}]`},
-		"sidecar":                 {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i","restartPolicy":"Always"}]`},
-		"no containers":           {spec: `"containers":[]`},
-		"null containers":         {spec: `"containers":null`},
-		"no spec":                 {spec: ""},
-		"own mount":               {spec: `"containers":[` + mounted + `],` + own},
-		"own mount in one of two": {spec: `"containers":[` + mounted + `,{"name":"b","image":"i"}],` + own},
-		"own mount in the init container": {
-			spec: oneContainer + `,"initContainers":[` + strings.Replace(mounted, `"a"`, `"i"`, 1) + `],` + own,
-		},
-		"mount with a slash": {
-			spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/", 1) + `],` + own,
-		},
-		"mount below": {spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/x", 1) + `],` + own},
+		"plain":                           {spec: oneContainer},
+		"names the account":               {spec: oneContainer + `,"serviceAccountName":"default"`},
+		"deprecated name":                 {spec: oneContainer + `,"serviceAccount":"default"`},
+		"both names":                      {spec: oneContainer + `,"serviceAccount":"other","serviceAccountName":"default"`},
+		"both names, other":               {spec: oneContainer + `,"serviceAccount":"default","serviceAccountName":"other"`},
+		"empty names":                     {spec: oneContainer + `,"serviceAccount":"","serviceAccountName":""`},
+		"null name":                       {spec: oneContainer + `,"serviceAccountName":null`},
+		"no such account":                 {spec: oneContainer + `,"serviceAccountName":"nobody"`},
+		"impossible account":              {spec: oneContainer + `,"serviceAccountName":"a_b"`},
+		"automount off":                   {spec: oneContainer + `,"automountServiceAccountToken":false`},
+		"automount on":                    {spec: oneContainer + `,"automountServiceAccountToken":true`},
+		"automount null":                  {spec: oneContainer + `,"automountServiceAccountToken":null`},
+		"two containers":                  {spec: `"containers":[{"name":"a","image":"i"},{"name":"b","image":"i"}]`},
+		"init containers":                 {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i"},{"name":"j","image":"i"}]`},
+		"sidecar":                         {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i","restartPolicy":"Always"}]`},
+		"no containers":                   {spec: `"containers":[]`},
+		"null containers":                 {spec: `"containers":null`},
+		"no spec":                         {spec: ""},
+		"own mount":                       {spec: `"containers":[` + mounted + `],` + own},
+		"own mount in one of two":         {spec: `"containers":[` + mounted + `,{"name":"b","image":"i"}],` + own},
+		"own mount in the init container": {spec: oneContainer + `,"initContainers":[` + strings.Replace(mounted, `"a"`, `"i"`, 1) + `],` + own},
+		"mount with a slash":              {spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/", 1) + `],` + own},
+		"mount below":                     {spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/x", 1) + `],` + own},
 		"mount with a subpath": {
 			spec: `"containers":[` + strings.Replace(mounted, `"mountPath"`, `"subPath":"x","mountPath"`, 1) + `],` + own,
 		},
@@ -314,8 +307,7 @@ func (c *cluster) outcome(t *testing.T, way, namespace string, pod odd) (o outco
 		o.Message = volumeSuffix.ReplaceAllString(text, "VOLUME")
 		return o
 	}
-	raw, err := result.Raw()
-	testutil.Must(t, err)
+	raw := testutil.Get(result.Raw())(t)
 	raw = requestTime.ReplaceAll(volumeSuffix.ReplaceAll(raw, []byte("VOLUME")), []byte(`"time":""`))
 	testutil.Must(t, json.Unmarshal(raw, &o.Pod))
 	delete(o.Pod, "status") // it has times
@@ -422,8 +414,7 @@ func ownCluster(t *testing.T) *cluster {
 
 func startCluster(t *testing.T, flags map[string][]string) *cluster {
 	t.Helper()
-	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags})
-	testutil.Must(t, err)
+	started := testutil.Get(devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags}))(t)
 	c := &cluster{Cluster: started}
 	c.connect(t)
 	t.Cleanup(func() {
@@ -447,10 +438,8 @@ func TestLaterWebhook(t *testing.T) {
 		limits bool // the account, meanwhile
 		code   int
 	}{
-		"AddsContainer": {patch: `[{"op":"add","path":"/spec/containers/-","value":{"name":"sidecar","image":"image"}}]`, code: 201},
-		"AddsInitContainer": {
-			patch: `[{"op":"add","path":"/spec/initContainers","value":[{"name":"init","image":"image"}]}]`, code: 201,
-		},
+		"AddsContainer":     {patch: `[{"op":"add","path":"/spec/containers/-","value":{"name":"sidecar","image":"image"}}]`, code: 201},
+		"AddsInitContainer": {patch: `[{"op":"add","path":"/spec/initContainers","value":[{"name":"init","image":"image"}]}]`, code: 201},
 		"MakesMirror": {patch: `[{"op":"add","path":"/metadata/annotations","value":{"kubernetes.io/config.mirror":""}},` +
 			`{"op":"add","path":"/spec/nodeName","value":"node"}]`, code: 403},
 		"ChangesAccount": {
@@ -465,9 +454,7 @@ func TestLaterWebhook(t *testing.T) {
 			patch: `[{"op":"add","path":"/spec/serviceAccountName","value":"nobody"},{"op":"add","path":"/spec/serviceAccount","value":"nobody"}]`,
 			code:  403,
 		},
-		"RemovesMark": {
-			patch: `[{"op":"add","path":"/metadata/uid","value":""},{"op":"add","path":"/metadata/selfLink","value":""}]`, code: 201,
-		},
+		"RemovesMark": {patch: `[{"op":"add","path":"/metadata/uid","value":""},{"op":"add","path":"/metadata/selfLink","value":""}]`, code: 201},
 		"RemovesVolume": {
 			patch: `[{"op":"remove","path":"/spec/volumes/1"},{"op":"remove","path":"/spec/containers/0/volumeMounts"}]`, code: 201,
 		},
@@ -514,9 +501,7 @@ func TestLaterWebhook(t *testing.T) {
 			if tc.limits { // in other words
 				outcomes[1].Message = outcomes[0].Message
 			}
-			if diff := cmp.Diff(outcomes[0], outcomes[1]); diff != "" {
-				t.Errorf("(-in-tree +ours):\n%s", diff)
-			}
+			testutil.Check(t, "in-tree and ours", outcomes[0], outcomes[1])
 		})
 	}
 }
@@ -524,9 +509,7 @@ func TestLaterWebhook(t *testing.T) {
 // deadFor is how long TestWithoutUs creates Pods without our process, and before with it: minutes by hand.
 func deadFor(t *testing.T) time.Duration {
 	t.Helper()
-	d, err := time.ParseDuration(stdcmp.Or(os.Getenv("SACM_DEAD_FOR"), "3s"))
-	testutil.Must(t, err)
-	return d
+	return testutil.Get(time.ParseDuration(stdcmp.Or(os.Getenv("SACM_DEAD_FOR"), "3s")))(t)
 }
 
 // TestWithoutUs kills our process. Pods of the account default of twenty namespaces, and of an account of kube-system,
@@ -647,15 +630,12 @@ func (c *cluster) eight(t *testing.T, namespaces []string) {
 			return err
 		})
 	}
-	if err := all.Wait(); err != nil {
-		t.Errorf("one of 800 Pods at once: %v", err)
-	}
+	testutil.CheckError(t, "one of 800 Pods at once", "", all.Wait())
 }
 
 // kill ends the manager without a last word.
 func (m *manager) kill(t *testing.T) {
 	t.Helper()
 	m.stopped = true
-	_, err := m.Kill()
-	testutil.Must(t, err)
+	testutil.Get(m.Kill())(t)
 }

@@ -6,9 +6,11 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,9 +60,7 @@ func secretVolume(secret string) corev1.Volume {
 // create creates the Pod, which must be admitted, and returns what became of it.
 func (c *cluster) create(t *testing.T, namespace string, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	made, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	testutil.Must(t, err)
-	return made
+	return testutil.Get(c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
 }
 
 // refuse creates the Pod, which must be refused with 403 and that text.
@@ -83,9 +83,7 @@ func (c *cluster) createAccount(t *testing.T, namespace, name string, changes ..
 	for _, change := range changes {
 		change(account)
 	}
-	made, err := c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
-	testutil.Must(t, err)
-	return made
+	return testutil.Get(c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
 }
 
 // try creates a Pod with dryRun.
@@ -118,4 +116,162 @@ func (c *cluster) awaitBound(t *testing.T) {
 		}
 		return err
 	})
+}
+
+var tokenVolumeName = regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`)
+
+// complete holds a Pod of an account to what the in-tree plugin would have made of it:
+// one volume, the last one, mounted in every container.
+func complete(t *testing.T, pod *corev1.Pod, account string) {
+	t.Helper()
+	testutil.Check(t, "account of the Pod", account, pod.Spec.ServiceAccountName)
+	if len(pod.Spec.Volumes) == 0 {
+		t.Fatal("the Pod has no volume")
+	}
+	volume := pod.Spec.Volumes[len(pod.Spec.Volumes)-1]
+	if !tokenVolumeName.MatchString(volume.Name) {
+		t.Errorf("the token volume is called %q", volume.Name)
+	}
+	testutil.Check(t, "the token volume", tokenVolume(), volume.VolumeSource)
+	mounted(t, pod, volume.Name)
+}
+
+// mounted holds every container to a read-only mount of that volume.
+func mounted(t *testing.T, pod *corev1.Pod, volume string) {
+	t.Helper()
+	want := []corev1.VolumeMount{{Name: volume, ReadOnly: true, MountPath: tokenPath}}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, container := range list {
+			testutil.Check(t, "mounts of container "+container.Name, want, container.VolumeMounts)
+		}
+	}
+}
+
+// tokenVolume is that of kube-apiserver v1.37 (plugin/pkg/admission/serviceaccount).
+func tokenVolume() corev1.VolumeSource {
+	return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		DefaultMode: new(int32(0o644)),
+		Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: new(int64(3607)), Path: "token"}},
+			{ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+			}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
+				Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+			}}}},
+		},
+	}}
+}
+
+// TestPods creates Pods, each right after its namespace was created. What becomes of all others is
+// compared with the in-tree plugin in test/differential.
+func TestPods(t *testing.T) {
+	c := controlPlane(t)
+	const template = "{schemaVersion: 1, rules: [{imagePullSecrets: [{name: of-the-template}]}]}"
+	c.manage(t, "--account-template="+testutil.WriteFile(t, "template.yaml", []byte(template)))
+	limited := func(account *corev1.ServiceAccount) {
+		account.Annotations = map[string]string{"kubernetes.io/enforce-mountable-secrets": "true"}
+		account.Secrets = []corev1.ObjectReference{{Name: "listed"}}
+	}
+	for name, run := range map[string]func(t *testing.T, namespace string){
+		// No account is waited for: the webhook creates it.
+		"Minimal": func(t *testing.T, namespace string) {
+			pod := c.create(t, namespace, newPod(withInitContainer))
+			complete(t, pod, "default")
+			testutil.Check(t, "the pull secrets of the account", []corev1.LocalObjectReference{{Name: "of-the-template"}}, pod.Spec.ImagePullSecrets)
+		},
+		"UnknownAccount": func(t *testing.T, namespace string) {
+			named := func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "other", "" }
+			c.refuse(t, namespace, newPod(of("nobody"), named),
+				`pods "other" is forbidden: error looking up service account `+namespace+`/nobody: serviceaccount "nobody" not found`)
+		},
+		// The old name of the field, which kube-apiserver v1.37 fills when it sets defaults, and older
+		// ones when they convert. The new one counts if both are there.
+		"AccountNames": func(t *testing.T, namespace string) {
+			c.createAccount(t, namespace, "one", func(*corev1.ServiceAccount) {})
+			c.createAccount(t, namespace, "two", func(*corev1.ServiceAccount) {})
+			for name, tc := range map[string]struct{ name, alias, want string }{
+				"the new one":         {name: "one", want: "one"},
+				"the old one":         {alias: "two", want: "two"},
+				"both":                {name: "one", alias: "one", want: "one"},
+				"both, and different": {name: "one", alias: "two", want: "one"},
+			} {
+				pod := c.create(t, namespace, newPod(func(pod *corev1.Pod) {
+					pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount = tc.name, tc.alias
+				}))
+				complete(t, pod, tc.want)
+				testutil.Check(t, name+": serviceAccount", tc.want, pod.Spec.DeprecatedServiceAccount)
+			}
+		},
+		// Never changed, and it can use nothing without an account.
+		"MirrorPod": func(t *testing.T, namespace string) {
+			bare(t, c.create(t, namespace, newPod(mirror)))
+			c.refuse(t, namespace, newPod(mirror, of("default")), "a mirror pod may not reference service accounts")
+			c.refuse(t, namespace, newPod(mirror, func(pod *corev1.Pod) {
+				pod.Spec.Volumes = []corev1.Volume{secretVolume("any")}
+			}), "a mirror pod may not reference secrets")
+			// kube-apiserver's own validation comes before validating webhooks here. The
+			// in-tree plugin comes before that, with words of its own.
+			c.reject(t, namespace, newPod(mirror, func(pod *corev1.Pod) {
+				pod.Spec.Volumes = []corev1.Volume{{Name: "token", VolumeSource: tokenVolume()}}
+			}), "serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set")
+		},
+		// CVE-2024-3177: envFrom counts too.
+		"MountableSecrets": func(t *testing.T, namespace string) {
+			c.createAccount(t, namespace, "limited", limited)
+			c.refuse(t, namespace, newPod(of("limited"), func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
+					{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "other"}}},
+				}
+			}), `container main with envFrom referencing secret.secretName="other" is not allowed `+
+				`because service account limited does not reference that secret`)
+		},
+		// CVE-2023-2728: what is added later is held to the same.
+		"EphemeralContainers": func(t *testing.T, namespace string) {
+			c.createAccount(t, namespace, "limited", limited)
+			pod := c.create(t, namespace, newPod(of("limited")))
+			refused(t, c.debug(t, pod, environment("other")),
+				`ephemeral container debug with envVar KEY referencing secret.secretName="other" is not allowed `+
+					`because service account limited does not reference that secret`)
+			testutil.CheckError(t, "an ephemeral container with a Secret of the account", "", c.debug(t, pod, environment("listed")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, c.namespace(t))
+		})
+	}
+}
+
+// reject creates the Pod, which must be invalid, and why must be in the answer.
+func (c *cluster) reject(t *testing.T, namespace string, pod *corev1.Pod, text string) {
+	t.Helper()
+	_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), text) {
+		t.Errorf("got %v, want that it is invalid: %q", err, text)
+	}
+}
+
+// bare holds a Pod to having been given no token.
+func bare(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	testutil.Check(t, "the Pod's volumes", []corev1.Volume(nil), pod.Spec.Volumes, cmpopts.EquateEmpty())
+	for _, container := range pod.Spec.Containers {
+		if len(container.VolumeMounts) > 0 {
+			t.Errorf("container %q has mounts: %v", container.Name, container.VolumeMounts)
+		}
+	}
+}
+
+// debug adds an ephemeral container to the Pod, as kubectl debug does.
+func (c *cluster) debug(t *testing.T, pod *corev1.Pod, env ...corev1.EnvVar) error {
+	t.Helper()
+	changed := pod.DeepCopy()
+	changed.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "debug", Image: "image", Env: env,
+		ImagePullPolicy: corev1.PullAlways, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+	}}}
+	_, err := c.client.CoreV1().Pods(pod.Namespace).UpdateEphemeralContainers(t.Context(), pod.Name, changed, metav1.UpdateOptions{})
+	return err
 }

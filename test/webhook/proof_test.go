@@ -38,8 +38,7 @@ func proofCluster(t *testing.T) (c *cluster, dir, callers string) {
 	_, identified, err := c.Identity("webhook-caller")
 	testutil.Must(t, err)
 	testutil.Must(t, errors.Join(os.WriteFile(cert, identified.CertData, 0o600), os.WriteFile(key, identified.KeyData, 0o600)))
-	ca, err := os.ReadFile(c.ClientCAFile())
-	testutil.Must(t, err)
+	ca := testutil.Get(os.ReadFile(c.ClientCAFile()))(t)
 	return c, dir, testutil.WriteFile(t, "callers.crt", ca)
 }
 
@@ -88,10 +87,8 @@ func TestProofExpires(t *testing.T) {
 				t.Fatalf("%d Pods were refused: %v", refused, err)
 			}
 
-			right, err := os.ReadFile(callers)
-			testutil.Must(t, err)
-			other, err := os.ReadFile(c.CAFile())
-			testutil.Must(t, err)
+			right := testutil.Get(os.ReadFile(callers))(t)
+			other := testutil.Get(os.ReadFile(c.CAFile()))(t)
 			testutil.Must(t, os.WriteFile(callers, other, 0o600))
 			began := time.Now()
 			m.awaitNotReady(t, "unreachable: ")
@@ -118,8 +115,7 @@ func TestProofExpires(t *testing.T) {
 			}
 			m.awaitNotReady(t, "proving: ")
 			for range 20 {
-				_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), newPod(of("default")), metav1.CreateOptions{})
-				testutil.Must(t, err)
+				testutil.Get(c.client.CoreV1().Pods(namespace).Create(t.Context(), newPod(of("default")), metav1.CreateOptions{}))(t)
 			}
 
 			testutil.Must(t, os.WriteFile(callers, right, 0o600))
@@ -228,15 +224,13 @@ func (c *cluster) binds(t *testing.T, role string) {
 // exposes wants the series of a state for which test/alerts evaluates the alerts.
 func (m *manager) exposes(t *testing.T, state string, static bool) {
 	t.Helper()
-	file, err := os.ReadFile("../alerts/testdata/exposed.yaml")
-	testutil.Must(t, err)
+	file := testutil.Get(os.ReadFile("../alerts/testdata/exposed.yaml"))(t)
 	var states []struct {
 		State  string
 		Series []string
 	}
 	testutil.Must(t, yaml.Unmarshal(file, &states))
-	exposition, err := m.Get(limited(t), "/metrics")
-	testutil.Must(t, err)
+	exposition := testutil.Get(m.Get(limited(t), "/metrics"))(t)
 	compared := 0
 	for _, one := range states {
 		for _, series := range one.Series {
@@ -256,9 +250,7 @@ func (m *manager) exposes(t *testing.T, state string, static bool) {
 // wantState compares the metrics: whether a static registration is loaded follows from the state.
 func (m *manager) wantState(t *testing.T, want string) {
 	t.Helper()
-	if got := m.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": want}); got != 1 {
-		t.Errorf("the metric does not show the state %s", want)
-	}
+	testutil.Check(t, "metric of the state "+want, 1.0, m.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": want}))
 	if loaded := m.metric(t, "sacm_webhook_static_loaded", nil); want != "registered" && loaded != 0 {
 		t.Errorf("in the state %s the metric says that kube-apiserver calls us", want)
 	}
@@ -267,8 +259,7 @@ func (m *manager) wantState(t *testing.T, want string) {
 func (c *cluster) wantAction(t *testing.T, want admissionregistrationv1.ValidationAction) {
 	t.Helper()
 	bindings := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	binding, err := bindings.Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
-	testutil.Must(t, err)
+	binding := testutil.Get(bindings.Get(t.Context(), podpolicy.Name, metav1.GetOptions{}))(t)
 	testutil.Check(t, "actions of the policy", []admissionregistrationv1.ValidationAction{want}, binding.Spec.ValidationActions)
 }
 
@@ -303,9 +294,8 @@ func TestRefusalsAreThoseOfThePod(t *testing.T) {
 		})
 		refused(t, last, "error looking up service account "+namespace+"/default: ")
 	}
-	if errs := m.metric(t, "sacm_webhook_requests_total", devcluster.Labels{"outcome": "error"}); errs != 0 {
-		t.Errorf("%g calls count as errors of the webhook", errs)
-	}
+	testutil.Check(t, "calls that count as errors of the webhook", 0.0,
+		m.metric(t, "sacm_webhook_requests_total", devcluster.Labels{"outcome": "error"}))
 }
 
 // accountsRefused lets a webhook of others that does not answer keep ServiceAccounts out of the namespace until the test ends.
@@ -315,15 +305,13 @@ func (c *cluster) accountsRefused(t *testing.T, namespace string) {
 	_, err := webhooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name:         "accounts.example.com",
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
+			Name: "accounts.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts"}},
 			}},
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			AdmissionReviewVersions: []string{"v1"},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			SideEffects:       new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
 		}},
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)
@@ -342,8 +330,7 @@ func (c *cluster) noAccounts(t *testing.T, namespace string) {
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)
 	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as its controller does
-	_, err = quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
-	testutil.Must(t, err)
+	testutil.Get(quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}))(t)
 	t.Cleanup(func() { // or the managers of other tests would go on to try
 		testutil.Must(t, quotas.Delete(context.WithoutCancel(t.Context()), "accounts", metav1.DeleteOptions{}))
 	})

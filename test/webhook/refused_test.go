@@ -43,8 +43,9 @@ func refusedPods() map[string]odd {
 		"pod certificate": {spec: volumes(projected(
 			`{"podCertificate":{"signerName":"a.example/b","keyType":"ED25519","credentialBundlePath":"c"}}`))},
 		"claims": {spec: oneContainer + `,"resourceClaims":[{"name":"c","resourceClaimName":"r"}]`},
-		"nameless variable": {spec: `"containers":[{"name":"a","image":"i",` +
-			`"env":[{"name":"A","valueFrom":{"secretKeyRef":{"key":"k"}}}]}]`},
+		"nameless variable": {
+			spec: `"containers":[{"name":"a","image":"i",` + `"env":[{"name":"A","valueFrom":{"secretKeyRef":{"key":"k"}}}]}]`,
+		},
 		"six hundred containers": {spec: `"containers":[` + many(600) + `]`},
 	}
 	return pods

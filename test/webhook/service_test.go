@@ -7,13 +7,19 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,17 +48,15 @@ func newService(t *testing.T, c *cluster) *service {
 	if s.address, err = devcluster.OwnAddress(); err != nil {
 		t.Skip(err)
 	}
-	if s.ports, err = devcluster.FreePorts(len(s.replicas)); err != nil {
-		t.Fatal(err)
-	}
+	s.ports, err = devcluster.FreePorts(len(s.replicas))
+	testutil.Must(t, err)
 	_, err = c.client.CoreV1().Services(s.namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: serviceName},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "webhook", Port: 443}}},
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)
 	for i := range s.replicas {
-		_, err := c.client.DiscoveryV1().EndpointSlices(s.namespace).Create(t.Context(), s.slice(i), metav1.CreateOptions{})
-		testutil.Must(t, err)
+		testutil.Get(c.client.DiscoveryV1().EndpointSlices(s.namespace).Create(t.Context(), s.slice(i), metav1.CreateOptions{}))(t)
 	}
 	return s
 }
@@ -151,4 +155,95 @@ func (s *service) awaitServing(t *testing.T, i int) {
 		}
 		return nil
 	})
+}
+
+// TestInjectorAfterUs has another webhook, called after ours, add a container. The Pod
+// is complete before that, so ours has nothing to do in the first round; it must be
+// called all the same, for only who was called is called again.
+func TestInjectorAfterUs(t *testing.T) {
+	c := controlPlane(t)
+	c.manage(t)
+	namespace := c.namespace(t)
+	plain := c.create(t, namespace, newPod())
+	// What became of the first Pod is a complete one for the second.
+	whole := newPod(func(pod *corev1.Pod) { pod.Spec = *plain.Spec.DeepCopy() })
+	c.inject(t, namespace)
+	poll(t, "await that kube-apiserver calls the injector", func(ctx context.Context) error {
+		got, err := c.try(ctx, namespace, whole)
+		if err == nil && len(got.Spec.Containers) == len(whole.Spec.Containers) {
+			err = errors.New("there is no further container")
+		}
+		return err
+	})
+	pod := c.create(t, namespace, whole)
+	if !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == "sidecar" }) {
+		t.Fatalf("there is no sidecar: %v", pod.Spec.Containers)
+	}
+	complete(t, pod, "default")
+	testutil.Check(t, "volumes", 1, len(pod.Spec.Volumes))
+}
+
+// inject registers a webhook that adds a container "sidecar" to the Pods of a namespace.
+func (c *cluster) inject(t *testing.T, namespace string) {
+	t.Helper()
+	c.hook(t, namespace, func() string {
+		return `[{"op":"add","path":"/spec/containers/-","value":{"name":"sidecar","image":"image"}}]`
+	})
+}
+
+// hook registers a webhook, called after ours, that changes the Pods of a namespace by a JSON patch.
+func (c *cluster) hook(t *testing.T, namespace string, patch func() string) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			http.Error(rw, err.Error(), http.StatusBadRequest)
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{
+			UID: review.Request.UID, Allowed: true, PatchType: new(admissionv1.PatchTypeJSONPatch),
+			Patch: []byte(patch()),
+		}
+		review.Request = nil
+		rw.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(rw).Encode(review) // kube-apiserver says what it did not get
+	}))
+	t.Cleanup(server.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	configuration, err := c.mutating().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "99-injector-"},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "sidecar.injector.test", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(server.URL), CABundle: authority},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			}},
+			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+		}},
+	}, metav1.CreateOptions{})
+	testutil.Must(t, err)
+	t.Cleanup(func() {
+		testutil.Must(t, c.mutating().Delete(context.WithoutCancel(t.Context()), configuration.Name, metav1.DeleteOptions{}))
+	})
+}
+
+// TestTokenSecrets gives a Pod its account's token Secret, as up to Kubernetes 1.20. Neither the
+// account nor its Secret exists when the Pod is created: the webhook waits for the token
+// controller.
+func TestTokenSecrets(t *testing.T) {
+	c := controlPlane(t)
+	c.manage(t, "--pod-token=secret", "--token-secrets=auto")
+	namespace := c.namespace(t)
+	pod := c.create(t, namespace, newPod(withInitContainer))
+	account := testutil.Get(c.client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{}))(t)
+	if len(account.Secrets) != 1 {
+		t.Fatalf("the account lists %v, want one Secret", account.Secrets)
+	}
+	token := account.Secrets[0].Name
+	want := []corev1.Volume{{Name: token, VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: token, DefaultMode: new(int32(0o644))},
+	}}}
+	testutil.Check(t, "the Pod's volumes", want, pod.Spec.Volumes)
+	mounted(t, pod, token)
 }

@@ -10,17 +10,24 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -29,8 +36,7 @@ import (
 // of kubeConfig, a file, unless that is empty.
 func staticCluster(t *testing.T, kubeConfig string) (c *cluster, dir string) {
 	t.Helper()
-	minor, err := devcluster.APIServerMinor(t.Context())
-	testutil.Must(t, err)
+	minor := testutil.Get(devcluster.APIServerMinor(t.Context()))(t)
 	if minor < 36 {
 		t.Skipf("kube-apiserver v1.%d reads no webhooks from files", minor)
 	}
@@ -54,15 +60,12 @@ func staticCluster(t *testing.T, kubeConfig string) (c *cluster, dir string) {
 	if minor == 36 {
 		flags["feature-gates"] = []string{"ManifestBasedAdmissionControlConfig=true"}
 	}
-	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags})
-	testutil.Must(t, err)
+	started := testutil.Get(devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags}))(t)
 	c = &cluster{Cluster: started}
 	c.connect(t)
 	t.Cleanup(func() {
 		c.idle()
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
+		testutil.Must(t, c.Stop())
 	})
 	return c, dir
 }
@@ -101,14 +104,11 @@ func TestStaticRegistration(t *testing.T) {
 		testutil.Must(t, errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())))
 		pods := c.client.CoreV1().Pods(metav1.NamespaceDefault)
 		_, err := pods.Create(t.Context(), newPod(), metav1.CreateOptions{})
-		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
-			t.Errorf("got %v, want that no Pod is admitted without us", err)
-		}
+		testutil.CheckError(t, "a Pod without us", "failed calling webhook", err)
 		// NodeRestriction is off here, and the last group is what permits to create Pods.
 		config := c.Config()
 		config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:node", Groups: []string{"system:nodes", "system:masters"}}
-		kubelet, err := kubernetes.NewForConfig(config)
-		testutil.Must(t, err)
+		kubelet := testutil.Get(kubernetes.NewForConfig(config))(t)
 		if _, err := kubelet.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), newPod(mirror), metav1.CreateOptions{}); err != nil {
 			t.Errorf("a mirror pod of the node's own: %v", err)
 		}
@@ -140,9 +140,8 @@ func TestStaticIsProved(t *testing.T) {
 		"--webhook-port="+strconv.Itoa(m.port))
 	next.faulty = true
 	next.awaitNotReady(t, "asked for the client to provide credentials")
-	if got := next.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": "registered"}); got != 0 {
-		t.Error("the metric says registered, and every Pod is refused")
-	}
+	testutil.Check(t, "registered, while every Pod is refused", 0.0,
+		next.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": "registered"}))
 
 	// The way out, with our process running and after its death.
 	c.unregisters(t, next, dir)
@@ -187,10 +186,113 @@ func (c *cluster) unregisters(t *testing.T, m *manager, dir string) {
 // runWebhook runs a command of the webhook, which must fail with a text if that is not empty.
 func runWebhook(t *testing.T, fails string, args ...string) {
 	t.Helper()
-	binary, err := shared.binary()
-	testutil.Must(t, err)
+	binary := testutil.Get(shared.binary())(t)
 	out, err := exec.CommandContext(t.Context(), binary.Path, append([]string{"webhook"}, args...)...).CombinedOutput()
 	if (err != nil) != (fails != "") || !strings.Contains(string(out), fails) {
 		t.Errorf("webhook %v: %v, want %q:\n%s", args, err, fails, out)
 	}
+}
+
+// unregistered wants no configuration in the API.
+func (c *cluster) unregistered(t *testing.T) {
+	t.Helper()
+	_, mutating := c.mutating().Get(t.Context(), configurationName, metav1.GetOptions{})
+	_, validating := c.validating().Get(t.Context(), configurationName, metav1.GetOptions{})
+	for _, err := range []error{mutating, validating} {
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("get a configuration: got %v, want that there is none", err)
+		}
+	}
+}
+
+// awaitRegistration returns once the manager, which is ready, says that of its
+// registration.
+func (m *manager) awaitRegistration(t *testing.T, state string) {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^\[\+\]webhook-registration ok: ` + state + `:`)
+	poll(t, "await that the registration is "+state, func(ctx context.Context) error {
+		report, err := m.Get(ctx, "/readyz?verbose")
+		if err == nil && !line.MatchString(report) {
+			err = fmt.Errorf("the report is:\n%s", report)
+		}
+		return err
+	})
+}
+
+const withoutAccount = "the Pod has no ServiceAccount"
+
+// restrict creates the policy for Pods, as the manifests have it, and returns once it acts.
+func (c *cluster) restrict(t *testing.T) {
+	t.Helper()
+	objects, err := manifests.PodPolicy()
+	testutil.Must(t, err)
+	c.apply(t, objects)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
+		defer cancel()
+		testutil.Must(t, podpolicy.Refusal.Delete(ctx, c.client))
+		// It acts for a moment more, and the next test is not to meet it.
+		testutil.Must(t, await.Poll(ctx, func(ctx context.Context) error {
+			if _, err := c.try(ctx, metav1.NamespaceDefault, newPod()); err != nil && strings.Contains(err.Error(), withoutAccount) {
+				return err
+			}
+			return nil
+		}))
+	})
+	c.awaitBare(t, false)
+}
+
+// awaitBare returns once a Pod without an account is admitted, or refused by the policy.
+func (c *cluster) awaitBare(t *testing.T, admitted bool) {
+	t.Helper()
+	poll(t, "await the policy for Pods", func(ctx context.Context) error {
+		_, err := c.try(ctx, metav1.NamespaceDefault, newPod())
+		if refused := err != nil && strings.Contains(err.Error(), withoutAccount); refused == admitted || !refused && err != nil {
+			return fmt.Errorf("got %v, want it admitted %t", err, admitted)
+		}
+		return nil
+	})
+}
+
+// TestPodPolicy has neither plugin nor webhook, but in the end.
+func TestPodPolicy(t *testing.T) {
+	c := controlPlane(t)
+	namespace := c.namespace(t)
+	older := c.create(t, namespace, newPod())
+	_, problem, err := podpolicy.Refusal.Problem(t.Context(), c.client)
+	if err != nil || !strings.Contains(problem, "no ValidatingAdmissionPolicyBinding ") {
+		t.Errorf("without a policy the problem is %q, %v", problem, err)
+	}
+	c.restrict(t)
+	if _, problem, err := podpolicy.Refusal.Problem(t.Context(), c.client); err != nil || problem != "" {
+		t.Errorf("the problem is %q, %v", problem, err)
+	}
+
+	c.refuse(t, namespace, newPod(), withoutAccount)
+	c.refuse(t, metav1.NamespaceSystem, newPod(), withoutAccount)
+	c.refuse(t, namespace, newPod(func(pod *corev1.Pod) { pod.Annotations = map[string]string{"a": "b"} }), withoutAccount)
+	named := c.create(t, namespace, newPod(of("nobody")))
+	c.create(t, namespace, newPod(mirror))
+	for _, pod := range []*corev1.Pod{older, named} {
+		testutil.CheckError(t, "kubectl debug", "", c.debug(t, pod))
+		_, err := c.client.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+		testutil.CheckError(t, "an update", "", err)
+		_, err = c.client.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
+			[]byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status")
+		testutil.CheckError(t, "an update of the status", "", err)
+		testutil.Must(t, c.client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
+	}
+
+	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Warn))
+	c.awaitBare(t, true)
+	_, problem, err = podpolicy.Refusal.Problem(t.Context(), c.client)
+	if err != nil || !strings.Contains(problem, "spec.validationActions is [Warn], want [Deny]") {
+		t.Errorf("the problem is %q, %v", problem, err)
+	}
+	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Deny))
+	c.awaitBare(t, false)
+
+	c.manage(t)
+	testutil.Check(t, "account of a Pod with the webhook", "default", c.create(t, namespace, newPod()).Spec.ServiceAccountName)
 }

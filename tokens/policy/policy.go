@@ -6,6 +6,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,10 +89,9 @@ func New(issuers []string, maxLifetime time.Duration, c clock.PassiveClock) (*Po
 	if maxLifetime < time.Second {
 		return nil, errors.New("the longest lifetime is less than a second")
 	}
-	if c == nil {
-		c = clock.RealClock{}
-	}
-	return &Policy{issuers: slices.Clone(issuers), maxLifetime: maxLifetime, clock: c}, nil
+	return &Policy{
+		issuers: slices.Clone(issuers), maxLifetime: maxLifetime, clock: cmp.Or[clock.PassiveClock](c, clock.RealClock{}),
+	}, nil
 }
 
 // Check decodes a payload segment. It returns nil if it may be signed, and otherwise a

@@ -109,7 +109,7 @@ func fixed(payload string) func() string { return func() string { return payload
 
 func TestPolicyPasses(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		payload func() string
 	}{
@@ -129,20 +129,15 @@ func TestPolicyPasses(t *testing.T) {
 		"a new private claim": {"likewise", claim(map[string]string{"name": "x"}, "kubernetes.io", "future")},
 		"bound to a webhook":  {"its claims are kube-apiserver's to choose", webhookBound},
 		"white space":         {"JSON all the same", raw(`,"iss"`, " ,\n\"iss\"")},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if err := newPolicy(t).Check(tc.payload()); err != nil {
-				t.Errorf("%s: %v", tc.reason, err)
-			}
-		})
+	} {
+		t.Run(name, func(t *testing.T) { testutil.CheckError(t, tc.reason, "", newPolicy(t).Check(tc.payload())) })
 	}
 }
 
 func TestPolicyRefuses(t *testing.T) {
 	t.Parallel()
 	unix := func(d time.Duration) int64 { return policyNow.Add(d).Unix() }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		payload func() string
 		want    string
@@ -225,8 +220,7 @@ func TestPolicyRefuses(t *testing.T) {
 		"expired":        {"of no use", claim(unix(0), "exp"), policy.ReasonLifetime},
 		"nbf after exp":  {"never valid", claim(unix(policyLimit+time.Second), "nbf"), policy.ReasonLifetime},
 		"nbf a string":   {"readers differ", claim("0", "nbf"), policy.ReasonLifetime},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			payload := tc.payload()
 			err := newPolicy(t).Check(payload)
@@ -297,9 +291,7 @@ func FuzzPolicy(f *testing.F) {
 				} `json:"serviceaccount"`
 			} `json:"kubernetes.io"`
 		}
-		if err := json.Unmarshal(data, &read); err != nil {
-			t.Fatalf("passes, and cannot be read: %v", err)
-		}
+		testutil.Must(t, json.Unmarshal(data, &read))
 		account := read.Kubernetes.ServiceAccount
 		if read.Subject != "system:serviceaccount:"+read.Kubernetes.Namespace+":"+account.Name || strings.Count(read.Subject, ":") != 3 ||
 			account.UID == "" {

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,8 +63,7 @@ func try(ctx context.Context, t *testing.T, answers ...roundTrip) contact {
 		answers = answers[min(1, len(answers)-1):]
 		return next(r)
 	})
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: transport})
-	testutil.Must(t, err)
+	client := testutil.Get(kubernetes.NewForConfig(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: transport}))(t)
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 	c.connected = awaitAPIServer(klog.NewContext(ctx, logger), client)
 	c.took = time.Since(began)
@@ -88,40 +86,34 @@ func TestAwaitAPIServer(t *testing.T) {
 	failed := func(retryIn string) string {
 		return notYet(retryIn, `Get "https://apiserver/version": connection refused`)
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		answers []roundTrip
 		want    contact
 	}{
 		"AtOnce": {answers: []roundTrip{healthy}, want: contact{connected: true, log: []string{connected}}},
 		"LateAPIServer": {
-			reason:  "one clear line for each try",
-			answers: append(slices.Repeat([]roundTrip{fail}, 8), healthy),
+			reason: "one clear line for each try", answers: append(slices.Repeat([]roundTrip{fail}, 8), healthy),
 			want: contact{connected: true, took: 13500 * time.Millisecond, log: []string{
 				failed("500ms"), failed("1s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), connected,
 			}},
 		},
 		"Hangs": {
-			reason:  "a connection that hangs is a line in the log too",
-			answers: []roundTrip{hang, healthy},
+			reason: "a connection that hangs is a line in the log too", answers: []roundTrip{hang, healthy},
 			want: contact{connected: true, took: 5500 * time.Millisecond, log: []string{
 				notYet("500ms", `Get "https://apiserver/version": context deadline exceeded`), connected,
 			}},
 		},
 		"SomethingElse": {
-			reason:  "a proxy's error page is no API server",
-			answers: []roundTrip{answer(http.StatusOK, "text/html", "<html>"), healthy},
+			reason: "a proxy's error page is no API server", answers: []roundTrip{answer(http.StatusOK, "text/html", "<html>"), healthy},
 			want: contact{connected: true, took: 500 * time.Millisecond, log: []string{
 				notYet("500ms", "read /version: invalid character '<' looking for beginning of value"), connected,
 			}},
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				got := try(t.Context(), t, tc.answers...)
-				testutil.Check(t, tc.reason+": contact", tc.want, got, cmp.AllowUnexported(contact{}))
-			})
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			got := try(t.Context(), t, tc.answers...)
+			testutil.Check(t, tc.reason+": contact", tc.want, got, cmp.AllowUnexported(contact{}))
 		})
 	}
 }
@@ -136,18 +128,16 @@ func TestAwaitAPIServerEndsWithItsContext(t *testing.T) {
 		"DuringBackOff":  {answer: fail, after: 20 * time.Second, lines: 12},
 		"DuringARequest": {answer: hang, after: time.Second}, // a request that the end of ctx cuts short is not logged
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), tc.after)
-				defer cancel()
-				got := try(ctx, t, tc.answer)
-				if got.connected || got.took != tc.after {
-					t.Errorf("connected is %v after %v, want false after %v", got.connected, got.took, tc.after)
-				}
-				if len(got.log) != tc.lines {
-					t.Errorf("%d lines were logged, want %d:\n%s", len(got.log), tc.lines, strings.Join(got.log, "\n"))
-				}
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), tc.after)
+			defer cancel()
+			got := try(ctx, t, tc.answer)
+			if got.connected || got.took != tc.after {
+				t.Errorf("connected is %v after %v, want false after %v", got.connected, got.took, tc.after)
+			}
+			if len(got.log) != tc.lines {
+				t.Errorf("%d lines were logged, want %d:\n%s", len(got.log), tc.lines, strings.Join(got.log, "\n"))
+			}
 		})
 	}
 }

@@ -44,9 +44,7 @@ func parse(t *testing.T, args ...string) *options.Options {
 	return o
 }
 
-func keyID(private []byte) string {
-	return testkeys.Parse(private).ID()
-}
+func keyID(private []byte) string { return testkeys.Parse(private).ID() }
 
 func keyIDs(keys []signing.PublicKey) []string {
 	var ids []string
@@ -62,15 +60,12 @@ func TestOpenFiles(t *testing.T) {
 	f, _, err := openAll(&options.Keys{
 		PrivateKeyFile: testutil.WriteFile(t, "sa.key", testkeys.P256()),
 		VerifyKeyFiles: []string{
-			testutil.WriteFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())),
-			testutil.WriteFile(t, "one.pem", testkeys.RSA2048()),
+			testutil.WriteFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())), testutil.WriteFile(t, "one.pem", testkeys.RSA2048()),
 		},
 		RootCAFile: testutil.WriteFile(t, "ca.crt", cert),
 	}, &rest.Config{})
 	testutil.Must(t, err)
-	if got, want := f.store.Load().ActiveID(), keyID(testkeys.P256()); got != want {
-		t.Errorf("the signing key is %s, want %s", got, want)
-	}
+	testutil.Check(t, "signing key", keyID(testkeys.P256()), f.store.Load().ActiveID())
 	want := []string{keyID(testkeys.P384()), keyID(testkeys.P521()), keyID(testkeys.RSA2048())}
 	testutil.Check(t, "verification keys", want, keyIDs(f.publicKeys()))
 	testutil.Check(t, "root CA", string(cert), string(f.rootCA.Get().PEM()))
@@ -97,7 +92,7 @@ func TestOpenFilesRefuses(t *testing.T) {
 	const privateKey, verifyKey, rootCA = "--service-account-private-key-file", "--service-account-key-file", "--root-ca-file"
 	missing, public := filepath.Join(t.TempDir(), "missing"), testutil.WriteFile(t, "sa.pub", testkeys.P256())
 	inKubeconfig := rest.TLSClientConfig{CAFile: missing}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		flag   string // that the error names
 		path   string
 		args   []string // before the flag
@@ -110,8 +105,7 @@ func TestOpenFilesRefuses(t *testing.T) {
 		"KeyAsRootCA":      {flag: rootCA, path: testutil.WriteFile(t, "ca.crt", testkeys.P256()), want: "at least one certificate"},
 		"FlagBeatsInline":  {flag: rootCA, path: missing, config: rest.TLSClientConfig{CAData: cert}, want: "no such file"},
 		"PathInKubeconfig": {flag: "certificate-authority of the kubeconfig", path: missing, config: inKubeconfig, want: "no such file"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args := tc.args
@@ -134,20 +128,18 @@ func TestRootCASource(t *testing.T) {
 	ofFlag, inline, ofPath := certificatePEM(t), certificatePEM(t), certificatePEM(t)
 	flagFile, pathFile := testutil.WriteFile(t, "flag.crt", ofFlag), testutil.WriteFile(t, "path.crt", ofPath)
 	path, both := rest.TLSClientConfig{CAFile: pathFile}, rest.TLSClientConfig{CAData: inline, CAFile: pathFile}
-	cases := map[string]struct {
-		reason string
-		flag   string
-		config rest.TLSClientConfig
-		want   []byte
-		file   string // that is watched
+	for name, tc := range map[string]struct {
+		reason, flag string
+		config       rest.TLSClientConfig
+		want         []byte
+		file         string // that is watched
 	}{
 		"Nowhere": {reason: "none is published"},
 		"Inline":  {reason: "the kubeconfig is not watched", config: rest.TLSClientConfig{CAData: inline}, want: inline},
 		"Path":    {reason: "of the kubeconfig; KCM does not read this one", config: path, want: ofPath, file: pathFile},
 		"Both":    {reason: "client-go prefers the inline CA", config: both, want: inline},
 		"Flag":    {reason: "beats both", flag: flagFile, config: both, want: ofFlag, file: flagFile},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := &rest.Config{TLSClientConfig: tc.config}
@@ -218,8 +210,7 @@ func TestWarnLooseKeys(t *testing.T) {
 	testutil.Must(t, os.Chmod(loose, 0o644))
 	testutil.Must(t, os.Chmod(tight, 0o640))
 	for name, tc := range map[string]struct {
-		args []string
-		want []string
+		args, want []string
 	}{
 		"Key": {
 			[]string{"--service-account-private-key-file=" + loose},
@@ -246,9 +237,7 @@ func TestWarnLooseKeys(t *testing.T) {
 				t.Fatalf("%q, want %d lines", lines, len(tc.want))
 			}
 			for i, want := range tc.want {
-				if !strings.Contains(lines[i], want) {
-					t.Errorf("%s does not contain %s", lines[i], want)
-				}
+				testutil.CheckContains(t, "line", want, lines[i])
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -46,15 +47,12 @@ type following struct {
 
 func mustOpen[T any](t *testing.T, path string, parse func([]byte) (T, error)) *reload.File[T] {
 	t.Helper()
-	file, err := reload.Open(path, parse, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
-	testutil.Must(t, err)
-	return file
+	return testutil.Get(reload.Open(path, parse, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond}))(t)
 }
 
 func keyFile(t *testing.T, path string) (options.KeyStore, signing.Store) {
 	t.Helper()
-	store, err := reload.OpenKeyFile(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
-	testutil.Must(t, err)
+	store := testutil.Get(reload.OpenKeyFile(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond}))(t)
 	return options.KeyStore{Flag: options.PrivateKeyFileFlag, Path: path}, store
 }
 
@@ -129,9 +127,7 @@ func TestWatchPassesChangesOn(t *testing.T) {
 
 	// A changed file replaces its own keys and leaves those of the other file.
 	replace(t, f.verifyKeys[0].Path(), slices.Concat(testkeys.RSA2048(), testkeys.RSA2048Other()))
-	want := []string{
-		keyID(testkeys.P256()), keyID(testkeys.RSA2048()), keyID(testkeys.RSA2048Other()), keyID(testkeys.P521()),
-	}
+	want := []string{keyID(testkeys.P256()), keyID(testkeys.RSA2048()), keyID(testkeys.RSA2048Other()), keyID(testkeys.P521())}
 	await(t, "all keys in the ring", func() bool { return len(f.ring.Keys().All()) == len(want) })
 	testutil.Check(t, "keys in the ring", want, keyIDs(f.ring.Keys().All()))
 
@@ -140,10 +136,8 @@ func TestWatchPassesChangesOn(t *testing.T) {
 		t.Errorf("key %s of the changed file signs without a restart", id)
 	}
 	testutil.Check(t, "metrics", []string{
-		`sacm_file_refused{flag="root-ca-file"} 0`,
-		`sacm_file_refused{flag="service-account-key-file"} 0`,
-		`sacm_file_refused{flag="service-account-private-key-file"} 0`,
-		`sacm_file_reloads_total{flag="root-ca-file",result="accepted"} 1`,
+		`sacm_file_refused{flag="root-ca-file"} 0`, `sacm_file_refused{flag="service-account-key-file"} 0`,
+		`sacm_file_refused{flag="service-account-private-key-file"} 0`, `sacm_file_reloads_total{flag="root-ca-file",result="accepted"} 1`,
 		`sacm_file_reloads_total{flag="service-account-key-file",result="accepted"} 1`,
 	}, f.series())
 	if len(f.events) > 0 {
@@ -172,10 +166,8 @@ func TestWatchKeepsThePreviousContent(t *testing.T) {
 		}
 	}
 	testutil.Check(t, "metrics", []string{
-		`sacm_file_refused{flag="root-ca-file"} 1`,
-		`sacm_file_refused{flag="service-account-key-file"} 1`,
-		`sacm_file_refused{flag="service-account-private-key-file"} 1`,
-		`sacm_file_reloads_total{flag="root-ca-file",result="refused"} 1`,
+		`sacm_file_refused{flag="root-ca-file"} 1`, `sacm_file_refused{flag="service-account-key-file"} 1`,
+		`sacm_file_refused{flag="service-account-private-key-file"} 1`, `sacm_file_reloads_total{flag="root-ca-file",result="refused"} 1`,
 		`sacm_file_reloads_total{flag="service-account-key-file",result="refused"} 1`,
 		`sacm_file_reloads_total{flag="service-account-private-key-file",result="refused"} 1`,
 	}, f.series())
@@ -191,5 +183,53 @@ func TestWatchKeepsThePreviousContent(t *testing.T) {
 	testutil.Check(t, "keys in the ring", want, keyIDs(f.ring.Keys().All()))
 	if len(f.bundles) > 0 {
 		t.Error("the root CA was replaced")
+	}
+}
+
+func TestClientCertificate(t *testing.T) {
+	t.Parallel()
+	end, err := parseNotAfter(certificatePEM(t))
+	testutil.Must(t, err)
+	certificate := certificatePEM(t)
+	file := testutil.WriteFile(t, "client.pem", append(testkeys.P256(), certificate...))
+	for name, tc := range map[string]struct {
+		tls          rest.TLSClientConfig
+		follows, err string
+		none         bool
+	}{
+		"None":     {none: true},
+		"Embedded": {tls: rest.TLSClientConfig{CertData: certificate}},
+		"File":     {tls: rest.TLSClientConfig{CertFile: file}, follows: file},
+		"Both":     {tls: rest.TLSClientConfig{CertData: certificate, CertFile: "none"}},
+		"NoFile": {
+			tls: rest.TLSClientConfig{CertFile: "none"}, err: "client-certificate of the kubeconfig: read none: no such file or directory",
+		},
+		"EmbeddedKey": {
+			tls: rest.TLSClientConfig{CertData: testkeys.P256()}, err: "client-certificate-data of the kubeconfig: want PEM of a certificate",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := openClientCertificate(&rest.Config{TLSClientConfig: tc.tls})
+			if err != nil || tc.err != "" {
+				if err == nil || err.Error() != tc.err {
+					t.Errorf("error %v, want %q", err, tc.err)
+				}
+				return
+			}
+			follows := ""
+			if c.file != nil {
+				follows = c.file.Path()
+			}
+			testutil.Check(t, "result", []any{tc.none, tc.follows}, []any{c.notAfter == nil, follows})
+			if tc.none {
+				return
+			}
+			if c.notAfter().Sub(end).Abs() > time.Minute {
+				t.Errorf("it ends at %s, want %s", c.notAfter(), end)
+			}
+			at := c.notAfter().UTC().Format(time.RFC3339)
+			testutil.Check(t, "status before", "expires at "+at, c.status(c.notAfter().Add(-time.Second)))
+			testutil.Check(t, "status then", "expired at "+at, c.status(c.notAfter()))
+		})
 	}
 }

@@ -80,8 +80,12 @@ func newManager(ctx context.Context, o *options.Options, registry metrics.KubeRe
 		watches:  watchhealth.New(clock.RealClock{}, watchhealth.Limit),
 		watchdog: election.NewWatchdog(),
 	}
-	if err := m.selectControllers(); err != nil {
-		return nil, err
+	var err error
+	if m.Controllers, err = options.ParseControllers(o.Generic.Controllers); err != nil {
+		return nil, fmt.Errorf("--controllers %w", err)
+	}
+	if elsewhere := m.Controllers.NotRun(); len(elsewhere) > 0 {
+		m.Logger.Info("Ignoring controllers in --controllers that this program does not have", "controllers", elsewhere)
 	}
 	if err := m.openKeys(ctx); err != nil {
 		return nil, err
@@ -104,17 +108,6 @@ func (m *Manager) wire(config *rest.Config) error {
 		return err
 	}
 	return m.buildSecurePort()
-}
-
-func (m *Manager) selectControllers() error {
-	var err error
-	if m.Controllers, err = options.ParseControllers(m.Options.Generic.Controllers); err != nil {
-		return fmt.Errorf("--controllers %w", err)
-	}
-	if elsewhere := m.Controllers.NotRun(); len(elsewhere) > 0 {
-		m.Logger.Info("Ignoring controllers in --controllers that this program does not have", "controllers", elsewhere)
-	}
-	return nil
 }
 
 // buildSecurePort comes last: /readyz runs the checks of all other parts.

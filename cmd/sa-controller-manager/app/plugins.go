@@ -21,10 +21,9 @@ const volumeSuffixLength = 5
 // newPlugin builds the ServiceAccount plugin, and asks caches for its informers.
 func (m *Manager) newPlugin(caches *informers.Informers) (*serviceaccount.Plugin, error) {
 	config := m.Options.Admission.Plugin()
-	metrics := serviceaccount.NewMetrics(m.Registry.MustRegister)
-	waiters := serviceaccount.NewWaiters(max(1, m.Options.Webhook.MaxInFlight/2), metrics)
+	waiters := serviceaccount.NewWaiters(max(1, m.Options.Webhook.MaxInFlight/2), serviceaccount.NewMetrics(m.Registry.MustRegister))
 	accounts, informer := caches.Accounts()
-	if _, err := waiters.Follow(informer, serviceaccount.AccountItself); err != nil {
+	if err := waiters.Follow(informer, serviceaccount.AccountItself); err != nil {
 		return nil, err
 	}
 	dependencies := serviceaccount.Dependencies{
@@ -32,7 +31,6 @@ func (m *Manager) newPlugin(caches *informers.Informers) (*serviceaccount.Plugin
 		Client:   m.Client.CoreV1(),
 		Waiters:  waiters,
 		Suffix:   func() string { return rand.String(volumeSuffixLength) },
-		Metrics:  metrics,
 	}
 	if m.accounts != nil && slices.Contains(m.Options.Tokens.ServiceAccounts, "default") {
 		dependencies.Ensure = m.accounts.Ensure
@@ -40,7 +38,7 @@ func (m *Manager) newPlugin(caches *informers.Informers) (*serviceaccount.Plugin
 	synced := []<-chan struct{}{informer.HasSyncedChecker().Done()}
 	if config.Mode == serviceaccount.Secret {
 		secrets, informer := caches.TokenSecrets()
-		if _, err := waiters.Follow(informer, accountOfToken); err != nil {
+		if err := waiters.Follow(informer, accountOfToken); err != nil {
 			return nil, err
 		}
 		dependencies.UsableToken = usableToken(secrets)
@@ -51,13 +49,7 @@ func (m *Manager) newPlugin(caches *informers.Informers) (*serviceaccount.Plugin
 	return plugin, nil
 }
 
-func accountOfToken(object any) (cache.ObjectName, bool) {
-	secret, ok := object.(*tokensecrets.TokenSecret)
-	if !ok {
-		return cache.ObjectName{}, false
-	}
-	return secret.Account(), secret.AccountName != ""
-}
+func accountOfToken(object any) cache.ObjectName { return object.(*tokensecrets.TokenSecret).Account() }
 
 // usableToken returns a function that reports whether a Pod of account can mount a Secret.
 func usableToken(secrets tokensecrets.Lister) func(*corev1.ServiceAccount, string) bool {

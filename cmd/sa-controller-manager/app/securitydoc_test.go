@@ -20,8 +20,7 @@ func TestPagesNameTests(t *testing.T) {
 	const root = "../../.."
 	there := testsBelow(t, root)
 	for name, least := range map[string]int{"security.md": 40, "reliability.md": 30} {
-		page, err := os.ReadFile(filepath.Join(root, "docs", name))
-		testutil.Must(t, err)
+		page := testutil.Get(os.ReadFile(filepath.Join(root, "docs", name)))(t)
 		named := regexp.MustCompile("[`[]((?:Test|Fuzz)\\w+)[]`]").FindAllStringSubmatch(string(page), -1)
 		if len(named) < least {
 			t.Errorf("%s names %d tests", name, len(named))

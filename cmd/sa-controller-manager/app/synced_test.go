@@ -38,9 +38,7 @@ type halfAPIServer struct {
 
 // The namespace shop lacks its account and its root CA, the account lone its token Secret, and the Secret of robot its token.
 var listed = map[string][]string{
-	"namespaces": {
-		`{"metadata":{"name":"shop","resourceVersion":"1"},"status":{"phase":"Active"}}`,
-	},
+	"namespaces": {`{"metadata":{"name":"shop","resourceVersion":"1"},"status":{"phase":"Active"}}`},
 	"serviceaccounts": {
 		`{"metadata":{"namespace":"kube-system","name":"default","uid":"uid","resourceVersion":"1"}}`,
 		`{"metadata":{"namespace":"shop","name":"lone","uid":"lone","resourceVersion":"1"}}`,
@@ -133,9 +131,8 @@ func TestPartsStartWhenTheirInformersHaveSynced(t *testing.T) {
 	caData, _, err := certutil.GenerateSelfSignedCertKey("ca", nil, nil)
 	testutil.Must(t, err)
 	for unlisted, tc := range map[string]struct {
-		reason string
-		want   []string
-		caches string
+		reason, caches string
+		want           []string
 	}{
 		"": {want: []string{fill, rootCA, own, account}},
 		"secrets": {
@@ -145,42 +142,40 @@ func TestPartsStartWhenTheirInformersHaveSynced(t *testing.T) {
 		"serviceaccounts": {reason: "another replica may lead", want: []string{}, caches: "v1/serviceaccounts"},
 		"namespaces":      {reason: "another replica may lead", want: []string{}, caches: "v1/namespaces"},
 	} {
-		t.Run("Without/"+unlisted, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := &halfAPIServer{unlisted: unlisted, writes: map[string]bool{}}
-				o := parse(t, "--webhook-port=0", "--secure-port=0", "--leader-elect=false", "--token-secrets=auto",
-					"--service-account-issuer=https://issuer")
-				m, err := newManager(t.Context(), o, metrics.NewKubeRegistry(), Extras{
-					OpenKeys: func(context.Context, *Host) (signing.Store, error) {
-						return keysInMemory{signing.KeyFileRing(testkeys.Parse(testkeys.P256()))}, nil
-					},
-				})
-				testutil.Must(t, err)
-				testutil.Must(t, m.use(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: server}))
-				testutil.Must(t, m.wire(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: caData}}))
-				stop := testutil.Start(t, m.Run)
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				server.mu.Lock()
-				got := []string{}
-				for write := range server.writes {
-					got = append(got, write)
-				}
-				server.mu.Unlock()
-				slices.Sort(got)
-				testutil.Check(t, tc.reason+"\nwrites", tc.want, got)
-				wrong := ""
-				if err := m.synced(m.informers); err != nil {
-					wrong = err.Error()
-				}
-				want := ""
-				if tc.caches != "" {
-					want = "not listed yet: " + tc.caches + ": kube-apiserver answered 403: no " + unlisted + " today"
-				}
-				testutil.Check(t, "caches", want, wrong)
-				stop()
-				time.Sleep(time.Minute) // client-go sleeps between two tries
+		testutil.Bubble(t, "Without/"+unlisted, func(t *testing.T) {
+			server := &halfAPIServer{unlisted: unlisted, writes: map[string]bool{}}
+			o := parse(t, "--webhook-port=0", "--secure-port=0", "--leader-elect=false", "--token-secrets=auto",
+				"--service-account-issuer=https://issuer")
+			m, err := newManager(t.Context(), o, metrics.NewKubeRegistry(), Extras{
+				OpenKeys: func(context.Context, *Host) (signing.Store, error) {
+					return keysInMemory{signing.KeyFileRing(testkeys.Parse(testkeys.P256()))}, nil
+				},
 			})
+			testutil.Must(t, err)
+			testutil.Must(t, m.use(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: server}))
+			testutil.Must(t, m.wire(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: caData}}))
+			stop := testutil.Start(t, m.Run)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			server.mu.Lock()
+			got := []string{}
+			for write := range server.writes {
+				got = append(got, write)
+			}
+			server.mu.Unlock()
+			slices.Sort(got)
+			testutil.Check(t, tc.reason+"\nwrites", tc.want, got)
+			wrong := ""
+			if err := m.synced(m.informers); err != nil {
+				wrong = err.Error()
+			}
+			want := ""
+			if tc.caches != "" {
+				want = "not listed yet: " + tc.caches + ": kube-apiserver answered 403: no " + unlisted + " today"
+			}
+			testutil.Check(t, "caches", want, wrong)
+			stop()
+			time.Sleep(time.Minute) // client-go sleeps between two tries
 		})
 	}
 }

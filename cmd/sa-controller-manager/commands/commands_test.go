@@ -41,40 +41,32 @@ const seeHelp = "See 'sa-controller-manager --help' for usage.\n"
 
 func TestCommandRefuses(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		args   []string
-		want   string
+	for name, tc := range map[string]struct {
+		reason, want string
+		args         []string
 	}{
-		"MistypedFlag": {args: []string{"--kubeconfg=x"}, want: "Error: unknown flag: --kubeconfg\n" + seeHelp},
-		"UnknownCommand": {
-			args: []string{"foo", "bar"},
-			want: "Error: unknown command \"foo\" for \"sa-controller-manager\"\n" + seeHelp,
-		},
+		"MistypedFlag":   {args: []string{"--kubeconfg=x"}, want: "Error: unknown flag: --kubeconfg\n" + seeHelp},
+		"UnknownCommand": {args: []string{"foo", "bar"}, want: "Error: unknown command \"foo\" for \"sa-controller-manager\"\n" + seeHelp},
 		"MistypedCommand": {
 			args: []string{"verison"},
 			want: "Error: unknown command \"verison\" for \"sa-controller-manager\"; did you mean 'sa-controller-manager version'?\n" + seeHelp,
 		},
 		"MistypedSubcommand": {
-			args: []string{"webhook", "registre"},
-			want: "Error: unknown command \"registre\" for \"sa-controller-manager webhook\"; " +
+			args: []string{"webhook", "registre"}, want: "Error: unknown command \"registre\" for \"sa-controller-manager webhook\"; " +
 				"did you mean 'sa-controller-manager webhook register'?\n" +
 				"See 'sa-controller-manager webhook --help' for usage.\n",
 		},
 		"Argument": {
-			reason: "the words are KCM's",
-			args:   []string{"version", "foo"},
+			reason: "the words are KCM's", args: []string{"version", "foo"},
 			want: "Error: \"sa-controller-manager version\" does not take any arguments, got [\"foo\"]\n" +
 				"See 'sa-controller-manager version --help' for usage.\n",
 		},
 		"TwoProblems": {
-			args: []string{"--secure-port=-1", "--token-secrets=maybe"},
-			want: "Error: 2 problems with the flags:\n" +
+			args: []string{"--secure-port=-1", "--token-secrets=maybe"}, want: "Error: 2 problems with the flags:\n" +
 				"  --token-secrets \"maybe\" must be one of \"auto\", \"manual\"\n" +
 				"  --secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port\n" + seeHelp,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			want := clitest.Outcome{Code: 1, Stderr: tc.want}
 			testutil.Check(t, tc.reason+"\noutcome", want, command(t, tc.args...))
@@ -95,10 +87,9 @@ func TestCommandRefusesContents(t *testing.T) {
 		content = " has the content of a PEM file or of a kubeconfig in it and must have the path of the file"
 		lines   = " has several lines and must have one, a path if a file is meant"
 	)
-	cases := map[string]struct {
-		reason string
-		args   []string
-		want   string
+	for name, tc := range map[string]struct {
+		reason, want string
+		args         []string
 	}{
 		"Value":       {args: []string{flag + "=" + key}, want: flag + content},
 		"Argument":    {args: []string{flag, key}, want: flag + content},
@@ -126,11 +117,8 @@ func TestCommandRefusesContents(t *testing.T) {
 		"KubeconfigJSON": {
 			args: []string{`--kubeconfig={"apiVersion":"v1","users":[{"user":{"token":"` + token + `"}}]}`}, want: "--kubeconfig" + content,
 		},
-		"KubeconfigOfToken": {
-			args: []string{"doctor", "--kubeconfig", "users:\n- user:\n    token: " + token}, want: "--kubeconfig" + lines,
-		},
-	}
-	for name, tc := range cases {
+		"KubeconfigOfToken": {args: []string{"doctor", "--kubeconfig", "users:\n- user:\n    token: " + token}, want: "--kubeconfig" + lines},
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := command(t, tc.args...)
 			want := clitest.Outcome{Code: 1, Stderr: "Error: " + tc.want + "; other users of this machine may have seen what was given\n" + seeHelp}
@@ -142,12 +130,11 @@ func TestCommandRefusesContents(t *testing.T) {
 // Setting up logging changes the process, so this test and its cases have it to
 // themselves: they run before the parallel ones.
 func TestCommandRuns(t *testing.T) {
-	cases := map[string]struct {
-		reason   string
-		args     []string
-		fails    error
-		wantCode int
-		wantLog  string
+	for name, tc := range map[string]struct {
+		reason, wantLog string
+		args            []string
+		fails           error
+		wantCode        int
 	}{
 		"Flags":       {args: []string{"--token-secrets=manual"}},
 		"EmptyString": {reason: "an unset variable in a manifest is no argument", args: []string{"", "--token-secrets=manual"}},
@@ -157,20 +144,12 @@ func TestCommandRuns(t *testing.T) {
 			args:   []string{"--cluster-signing-cert-file=/nowhere", "--allocate-node-cidrs", "--token-secrets=manual"},
 		},
 		"Fails": {
-			reason:   "the log has it, so stderr must not have it again",
-			args:     []string{"--token-secrets=manual"},
-			fails:    errors.New("boom"),
-			wantCode: 1,
-			wantLog:  `"msg"="Command failed" "error"="boom"`,
+			reason: "the log has it, so stderr must not have it again", args: []string{"--token-secrets=manual"}, fails: errors.New("boom"),
+			wantCode: 1, wantLog: `"msg"="Command failed" "error"="boom"`,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
-			t.Cleanup(func() {
-				if err := logsapi.ResetForTest(nil); err != nil {
-					t.Error(err)
-				}
-			})
+			t.Cleanup(func() { testutil.Must(t, logsapi.ResetForTest(nil)) })
 			var log []string
 			logger := funcr.New(func(_, line string) {
 				if strings.Contains(line, `"error"`) {
@@ -187,16 +166,14 @@ func TestCommandRuns(t *testing.T) {
 			if mode != options.TokenSecretsManual {
 				t.Errorf("%s\nthe manager got --token-secrets=%q, want manual", tc.reason, mode)
 			}
-			if got := strings.Join(log, "\n"); got != tc.wantLog {
-				t.Errorf("%s\nlogged %q, want %q", tc.reason, got, tc.wantLog)
-			}
+			testutil.Check(t, tc.reason+": log", tc.wantLog, strings.Join(log, "\n"))
 		})
 	}
 }
 
 func TestCommandPrints(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		args []string
 		want string
 	}{
@@ -208,8 +185,7 @@ func TestCommandPrints(t *testing.T) {
 		"Completion":        {[]string{"completion", "bash"}, "# bash completion V2 for sa-controller-manager"},
 		"CompleteCommand":   {[]string{"__complete", "vers"}, "version\tPrint the version\n"},
 		"CompleteChoice":    {[]string{"__complete", "--token-secrets", ""}, "auto\nmanual\n:4\n"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := command(t, tc.args...)
 			if got.Code != 0 || !strings.HasPrefix(got.Stdout, tc.want) {

@@ -16,7 +16,7 @@ import (
 // is logged by the whole process is what the integration tests hold it to.
 func TestLowerLevels(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		args        []string
 		want        logsapi.VerbosityLevel
 		wantVModule logsapi.VModuleConfiguration
@@ -26,13 +26,10 @@ func TestLowerLevels(t *testing.T) {
 		"Highest": {args: []string{"--v=7"}, want: 7},
 		"Bodies":  {args: []string{"--v=8"}, want: 7, lowered: true},
 		"OneFile": {
-			args:        []string{"--v=2", "--vmodule=loop=5,request=10"},
-			want:        2,
-			wantVModule: logsapi.VModuleConfiguration{{FilePattern: "loop", Verbosity: 5}, {FilePattern: "request", Verbosity: 7}},
-			lowered:     true,
+			args: []string{"--v=2", "--vmodule=loop=5,request=10"}, want: 2,
+			wantVModule: logsapi.VModuleConfiguration{{FilePattern: "loop", Verbosity: 5}, {FilePattern: "request", Verbosity: 7}}, lowered: true,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, lowered := lowerLevels(clitest.Parse(t, tc.args...).Logs.Config)
 			if got.Verbosity != tc.want || lowered != tc.lowered {

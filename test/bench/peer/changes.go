@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -30,10 +32,7 @@ func (o *Options) changes(ctx context.Context) error {
 			name  string
 			flags []string
 			key   devcluster.KeyType
-		}{
-			{"default flags, RSA", nil, devcluster.RSA},
-			{"unlimited QPS, P-256", unlimited, devcluster.ECDSA},
-		} {
+		}{{"default flags, RSA", nil, devcluster.RSA}, {"unlimited QPS, P-256", unlimited, devcluster.ECDSA}} {
 			for _, program := range []string{kcm, ours} {
 				o.statusf("changes, %s, %s", v.name, program)
 				if err := onFresh(ctx, devcluster.Options{SigningKey: v.key}, func(ctx context.Context, w *world) error {
@@ -128,4 +127,147 @@ func (w *world) accepted(ctx context.Context, o *Options) error {
 		return fmt.Errorf("a token of %s is reviewed as one of %q: %s", want, review.Status.User.Username, review.Status.Error)
 	}
 	return nil
+}
+
+// deletions are of many accounts at once: how long it takes until the token Secret of each is gone, too. Few may not wait for
+// what makes many cheap. Nothing else limits a program.
+func (o *Options) deletions(ctx context.Context) error {
+	for range o.Sizes.Repetitions {
+		for _, program := range []string{kcm, ours} {
+			o.statusf("deletions, %s", program)
+			if err := onFresh(ctx, devcluster.Options{SigningKey: devcluster.ECDSA}, func(ctx context.Context, w *world) error {
+				return o.deleted(ctx, w, program)
+			}); err != nil {
+				return fmt.Errorf("%s: %w", program, err)
+			}
+		}
+	}
+	return nil
+}
+
+// deleted has the program fill the token Secret of each account, and deletes the accounts, the few before the many.
+func (o *Options) deleted(ctx context.Context, w *world, program string) error {
+	r, err := o.start(ctx, w, program, unlimited...)
+	if err != nil {
+		return err
+	}
+	if err := each(ctx, writers, min(tokenNamespaces, o.Sizes.Namespaces), func(ctx context.Context, i int) error {
+		return w.makeNamespace(ctx, bench(i))
+	}); err != nil {
+		return err
+	}
+	begin := 0
+	for _, size := range o.Deleted {
+		var names, gone []string
+		for i := range size {
+			namespace, name := o.place(begin + i)
+			names, gone = append(names, filled(namespace, name)), append(gone, deletedSecret(namespace, name))
+		}
+		forEach := func(do func(ctx context.Context, namespace, name string) error) func(context.Context, int) error {
+			return func(ctx context.Context, i int) error {
+				namespace, name := o.place(begin + i)
+				return do(ctx, namespace, name)
+			}
+		}
+		if _, err := w.complete(ctx, r, names, size, forEach(func(ctx context.Context, namespace, name string) error {
+			if err := w.makeAccount(ctx, namespace, name); err != nil {
+				return err
+			}
+			return w.makeTokenSecret(ctx, namespace, name, name)
+		})); err != nil {
+			return err
+		}
+		if err := o.measured(ctx, w, r, fmt.Sprintf("%d accounts deleted", size), gone, size,
+			forEach(func(ctx context.Context, namespace, name string) error {
+				return w.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, metav1.DeleteOptions{})
+			})); err != nil {
+			return err
+		}
+		begin += size
+	}
+	return nil
+}
+
+// failover ends the leading one of two replicas: how long it takes until the next token Secret is filled. How many Pods
+// are refused meanwhile, TestServiceDrain counts. The standby of one repetition leads in the next.
+func (o *Options) failover(ctx context.Context) error {
+	return onFresh(ctx, devcluster.Options{}, func(ctx context.Context, w *world) error {
+		for _, program := range []string{kcm, ours} {
+			leader, err := o.replica(ctx, w, program)
+			if err != nil {
+				return err
+			}
+			if _, err := w.complete(ctx, leader, []string{accountOf(program, "default")}, 1, func(ctx context.Context, _ int) error {
+				return w.makeNamespace(ctx, program)
+			}); err != nil {
+				return err
+			}
+			for i := range 2 * o.Sizes.Repetitions {
+				if leader, err = o.succeed(ctx, w, leader, i%2 == 0); err != nil {
+					return fmt.Errorf("%s: %w", program, err)
+				}
+			}
+			if _, err := leader.Stop(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// replica starts one that takes part in the election, and waits until it is ready to take over.
+func (o *Options) replica(ctx context.Context, w *world, program string, flags ...string) (*running, error) {
+	r, err := o.start(ctx, w, program, append(flags, "--leader-elect=true")...)
+	return r, errors.Join(err, sleep(ctx, between))
+}
+
+// succeed ends the leader and returns the next one.
+func (o *Options) succeed(ctx context.Context, w *world, leader *running, told bool) (*running, error) {
+	scenario, signal := "the leader killed", syscall.SIGKILL
+	if told {
+		scenario, signal = "the leader told to stop", syscall.SIGTERM
+	}
+	o.statusf("failover, %s, %s", leader.name, scenario)
+	standby, err := o.replica(ctx, w, leader.name)
+	if err != nil {
+		return nil, err
+	}
+	before, err := w.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leader.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	if err := syscall.Kill(leader.PID(), signal); err != nil {
+		return nil, err
+	}
+	at, err := w.filledBy(ctx, standby, before)
+	if err != nil {
+		return nil, err
+	}
+	o.add(scenario, "time until the next token Secret is filled, s", leader.name, at.Sub(begun).Seconds())
+	<-leader.Done()
+	return standby, nil
+}
+
+// filledBy returns when a Secret is filled by the standby, which holds the Lease then. What the old leader fills in its
+// last moments does not count.
+func (w *world) filledBy(ctx context.Context, standby *running, before *coordinationv1.Lease) (time.Time, error) {
+	for {
+		begun := time.Now()
+		name := fmt.Sprintf("next-%d", begun.UnixNano())
+		took, err := w.complete(ctx, standby, []string{filled(standby.name, name)}, 1, func(ctx context.Context, _ int) error {
+			return w.makeTokenSecret(ctx, standby.name, name, "default")
+		})
+		if err != nil {
+			return time.Time{}, err
+		}
+		now, err := w.client.CoordinationV1().Leases(before.Namespace).Get(ctx, before.Name, metav1.GetOptions{})
+		if err != nil {
+			return time.Time{}, err
+		}
+		at, holder := begun.Add(took), *now.Spec.HolderIdentity
+		if holder != "" && holder != *before.Spec.HolderIdentity && now.Spec.AcquireTime.Time.Before(at) {
+			return at, nil
+		}
+	}
 }

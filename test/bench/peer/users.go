@@ -29,9 +29,8 @@ const (
 
 // worst is a user's worst object of a kind that the program reads.
 type worst struct {
-	name   string
-	write  func(ctx context.Context, w *world) error
-	change func(ctx context.Context, w *world) error
+	name          string
+	write, change func(ctx context.Context, w *world) error
 }
 
 // users measures what one user's objects cost, and how long the accounts of others wait meanwhile for their token

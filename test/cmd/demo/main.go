@@ -28,9 +28,7 @@ import (
 	"time"
 )
 
-func main() {
-	os.Exit(run(strings.Join(os.Args[1:], " ")))
-}
+func main() { os.Exit(run(strings.Join(os.Args[1:], " "))) }
 
 func run(name string) int {
 	demonstrate, ok := map[string]func(context.Context, *story) error{

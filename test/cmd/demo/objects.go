@@ -67,9 +67,7 @@ func (s *story) awaitTokenSecret(ctx context.Context, namespace, account, former
 	return s.awaitFilled(ctx, namespace, name)
 }
 
-func tokenOf(secret *corev1.Secret) string {
-	return string(secret.Data[corev1.ServiceAccountTokenKey])
-}
+func tokenOf(secret *corev1.Secret) string { return string(secret.Data[corev1.ServiceAccountTokenKey]) }
 
 // checkContent verifies all of a token Secret but the token itself.
 func (s *story) checkContent(secret *corev1.Secret, uid types.UID) error {

@@ -38,13 +38,10 @@ const (
 
 // settings are the command line.
 type settings struct {
-	seed        uint64
-	length      time.Duration
-	race, plain string
-	root        string
-	logs        string
-	busy        bool
-	verbose     bool
+	seed                    uint64
+	length                  time.Duration
+	race, plain, root, logs string
+	busy, verbose           bool
 }
 
 func main() {

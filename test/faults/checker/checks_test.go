@@ -4,9 +4,21 @@
 package checker
 
 import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/faults/workload"
 	"sa-controller-manager/test/integration/faultproxy"
@@ -51,9 +63,7 @@ func TestJudgeWrites(t *testing.T) {
 			journal: []faultproxy.Request{at(0, leaders("update", "mutatingwebhookconfigurations", "", workload.ConfigurationName))}, want: 1,
 		},
 		"Validating": {journal: []faultproxy.Request{at(0, leaders("create", "validatingwebhookconfigurations", "", ""))}, want: 1},
-		"RootCA": {
-			journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", workload.RootCAConfigMap))}, want: 1,
-		},
+		"RootCA":     {journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", workload.RootCAConfigMap))}, want: 1},
 		"StateOfRootCA": {
 			journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", "sa-controller-manager-root-ca"))}, want: 1,
 		},
@@ -77,7 +87,7 @@ func TestJudgeCall(t *testing.T) {
 	begun := time.Unix(1000, 0)
 	second := func(n int) time.Time { return begun.Add(time.Duration(n) * time.Second) }
 	refused, bare := errors.New("refused"), "token"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason  string
 		call    workload.Call
 		excuses []*Interval
@@ -95,8 +105,7 @@ func TestJudgeCall(t *testing.T) {
 			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
 		},
 		"BareWhileRefused": {
-			reason:  "nobody has taken the webhook out",
-			call:    workload.Call{Begun: second(5), Ended: second(6), Lacks: bare},
+			reason: "nobody has taken the webhook out", call: workload.Call{Begun: second(5), Ended: second(6), Lacks: bare},
 			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
 		},
 		"NotFresh": {
@@ -108,8 +117,7 @@ func TestJudgeCall(t *testing.T) {
 			reason: "nothing else may let it in", call: workload.Call{Begun: second(5), Ended: second(6), Unwanted: true},
 			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := JudgeCall(tc.call, tc.excuses); (got != "") != tc.want {
@@ -117,4 +125,124 @@ func TestJudgeCall(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestJudgeReissue(t *testing.T) {
+	t.Parallel()
+	const active, former = "active", "retired"
+	// secret is one of account "app" that a token controller made. replaces is the name of another one.
+	secret := func(name, token, replaces string) *corev1.Secret {
+		s := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: name, UID: types.UID("uid-" + name),
+				Labels:      map[string]string{workload.AutoCreatedLabel: "true"},
+				Annotations: map[string]string{corev1.ServiceAccountUIDKey: "app-uid", corev1.ServiceAccountNameKey: "app"},
+			},
+			Type: corev1.SecretTypeServiceAccountToken,
+			Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte(token)},
+		}
+		if replaces != "" {
+			s.Annotations[workload.ReplacesLabel] = replaces + "/uid-" + replaces
+		}
+		return s
+	}
+	for name, tc := range map[string]struct {
+		reason     string
+		secrets    []*corev1.Secret
+		references []string
+		want       int
+	}{
+		"NothingRotated": {secrets: []*corev1.Secret{secret("a", active, "")}, references: []string{"a"}},
+
+		"NotReplaced": {secrets: []*corev1.Secret{secret("a", former, "")}, references: []string{"a"}, want: 2},
+		"NotLed":      {secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a")}, references: []string{"a"}, want: 1},
+		"LedSecond":   {secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a")}, references: []string{"a", "b"}, want: 1},
+		"ReplacedByTwo": {
+			secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a"), secret("c", active, "a")}, references: []string{"b", "a"},
+			want: 1,
+		},
+		"AnotherUID": {
+			reason: "what was replaced is another one of that name", secrets: []*corev1.Secret{secret("a", former, ""), func() *corev1.Secret {
+				s := secret("b", active, "a")
+				s.Annotations[workload.ReplacesLabel] = "a/uid-older"
+				return s
+			}()},
+			references: []string{"b", "a"}, want: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app", UID: "app-uid"}}
+			for _, reference := range tc.references {
+				account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: reference})
+			}
+			now := Snapshot{
+				Accounts: map[types.NamespacedName]*corev1.ServiceAccount{Key("shop", "app"): account},
+				Secrets:  map[types.NamespacedName]*corev1.Secret{},
+			}
+			for _, secret := range tc.secrets {
+				now.Secrets[Key("shop", secret.Name)] = secret
+			}
+			found, _ := JudgeReissue(now, workload.Model{}, func(token string) bool { return token == former })
+			if len(found) != tc.want || len(Of(found, 3)) != tc.want {
+				t.Errorf("%s: %v, want %d of promise 3", tc.reason, found, tc.want)
+			}
+		})
+	}
+}
+
+// TestKeyRing wants every token to be found out that no key of the ring has signed.
+func TestKeyRing(t *testing.T) {
+	t.Parallel()
+	active, retired, other := newKey(t), newKey(t), newKey(t)
+	ring := &KeyRing{Keys: map[string]crypto.PublicKey{}, Active: idOf(t, active)}
+	for _, key := range []*ecdsa.PrivateKey{active, retired} {
+		ring.Keys[idOf(t, key)] = key.Public()
+	}
+	for name, tc := range map[string]struct {
+		reason, token string
+		good          bool
+	}{
+		"Active":       {token: signedBy(t, active, "ES256", idOf(t, active)), good: true},
+		"Retired":      {token: signedBy(t, retired, "ES256", idOf(t, retired)), good: true},
+		"Stranger":     {reason: "the ring does not have it", token: signedBy(t, other, "ES256", idOf(t, other))},
+		"AnothersName": {reason: "the key ID is not its own", token: signedBy(t, other, "ES256", idOf(t, active))},
+		"NoKeyID":      {token: signedBy(t, active, "ES256", "")},
+		"Algorithm":    {reason: "the hash is not that of the curve", token: signedBy(t, active, "RS256", idOf(t, active))},
+		"NoToken":      {token: "nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := ring.Verify(tc.token); (err == nil) != tc.good {
+				t.Errorf("%s: verify: %v, want good: %t", tc.reason, err, tc.good)
+			}
+		})
+	}
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	testutil.Must(t, err)
+	return key
+}
+
+func idOf(t *testing.T, key *ecdsa.PrivateKey) string {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	testutil.Must(t, err)
+	return KeyIDOf(der)
+}
+
+// signedBy is a token with an empty payload. The signature is that of the key, whatever the header
+// says.
+func signedBy(t *testing.T, key *ecdsa.PrivateKey, algorithm, id string) string {
+	t.Helper()
+	header, err := json.Marshal(map[string]string{"alg": algorithm, "kid": id})
+	testutil.Must(t, err)
+	signed := base64.RawURLEncoding.EncodeToString(header) + ".e30"
+	r, s, err := ecdsa.Sign(rand.Reader, key, hashed(crypto.SHA256, signed))
+	testutil.Must(t, err)
+	signature := append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
+	return signed + "." + base64.RawURLEncoding.EncodeToString(signature)
 }

@@ -96,16 +96,13 @@ func refer(now Snapshot, secret, manager string) {
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		spoil  func(Snapshot, workload.Model)
 		want   []int // promises, in the order in which they are found to be broken
 	}{
-		"Well": {spoil: func(Snapshot, workload.Model) {}},
-		"NoDefaultAccount": {
-			spoil: func(now Snapshot, _ workload.Model) { now.Namespaces[0].Name = "other" },
-			want:  []int{1, 1},
-		},
+		"Well":             {spoil: func(Snapshot, workload.Model) {}},
+		"NoDefaultAccount": {spoil: func(now Snapshot, _ workload.Model) { now.Namespaces[0].Name = "other" }, want: []int{1, 1}},
 		"RootCAEdited": {
 			spoil: func(now Snapshot, _ workload.Model) {
 				now.ConfigMaps[Key("shop", workload.RootCAConfigMap)].Data["ca.crt"] = "no"
@@ -114,8 +111,7 @@ func TestJudge(t *testing.T) {
 		},
 		"SecretGone": {
 			reason: "the reference dangles and the account has nothing",
-			spoil:  func(now Snapshot, _ workload.Model) { delete(now.Secrets, Key("shop", "default-token-abcde")) },
-			want:   []int{3, 1},
+			spoil:  func(now Snapshot, _ workload.Model) { delete(now.Secrets, Key("shop", "default-token-abcde")) }, want: []int{3, 1},
 		},
 		"TwoAutoCreated": {
 			spoil: func(now Snapshot, _ workload.Model) {
@@ -126,46 +122,34 @@ func TestJudge(t *testing.T) {
 		},
 		"TwoLeftOver": {
 			reason: "only a leader that died leaves one",
-			spoil:  func(now Snapshot, _ workload.Model) { second(now); oneMore(now, "cart-token-yyyyy") },
-			want:   []int{3},
+			spoil:  func(now Snapshot, _ workload.Model) { second(now); oneMore(now, "cart-token-yyyyy") }, want: []int{3},
 		},
 		"TwoCopiesOfAnEarlierStep": {
-			reason: "a later step does not know what its users did",
-			spoil: func(now Snapshot, model workload.Model) {
+			reason: "a later step does not know what its users did", spoil: func(now Snapshot, model workload.Model) {
 				oneMore(now, "copy-1")
 				oneMore(now, "copy-2")
 				delete(model, "shop")
 			},
 		},
-		"TakenOutOfTheListAndDeleted": {
-			spoil: func(_ Snapshot, model workload.Model) { keep(model, "cart-token-yyyyy") },
-			want:  []int{1},
-		},
+		"TakenOutOfTheListAndDeleted": {spoil: func(_ Snapshot, model workload.Model) { keep(model, "cart-token-yyyyy") }, want: []int{1}},
 		"DanglingReferenceOfKCM": {
-			spoil: func(now Snapshot, _ workload.Model) { refer(now, "of-kcm", "kube-controller-manager") },
-			want:  []int{3},
+			spoil: func(now Snapshot, _ workload.Model) { refer(now, "of-kcm", "kube-controller-manager") }, want: []int{3},
 		},
 		"AccountDead": {
 			reason: "its Secrets outlive it, and nobody but the user may delete it",
-			spoil:  func(now Snapshot, _ workload.Model) { delete(now.Accounts, Key("shop", "cart")) },
-			want:   []int{1, 1, 1},
+			spoil:  func(now Snapshot, _ workload.Model) { delete(now.Accounts, Key("shop", "cart")) }, want: []int{1, 1, 1},
 		},
 		"AccountReplaced": {
-			reason: "its Secrets are for another UID",
-			spoil: func(now Snapshot, model workload.Model) {
+			reason: "its Secrets are for another UID", spoil: func(now Snapshot, model workload.Model) {
 				now.Accounts[Key("shop", "cart")].UID = "new"
 				model["shop"].Accounts["cart"].UID = "new"
 			},
 			want: []int{1, 1, 2, 1, 2},
 		},
 		"NotFilled": {
-			spoil: func(now Snapshot, _ workload.Model) { delete(now.Secrets[Key("shop", "mine")].Data, "token") },
-			want:  []int{1},
+			spoil: func(now Snapshot, _ workload.Model) { delete(now.Secrets[Key("shop", "mine")].Data, "token") }, want: []int{1},
 		},
-		"UsersSecretMadeAnew": {
-			spoil: func(now Snapshot, _ workload.Model) { now.Secrets[Key("shop", "mine")].UID = "other" },
-			want:  []int{1},
-		},
+		"UsersSecretMadeAnew": {spoil: func(now Snapshot, _ workload.Model) { now.Secrets[Key("shop", "mine")].UID = "other" }, want: []int{1}},
 		"UsersSecretGone": {
 			spoil: func(now Snapshot, _ workload.Model) {
 				delete(now.Secrets, Key("shop", "mine"))
@@ -181,15 +165,13 @@ func TestJudge(t *testing.T) {
 			want: []int{1},
 		},
 		"UsersSecretFilledForTheDead": {
-			reason: "a stale cache had it filled for the previous account",
-			spoil: func(now Snapshot, _ workload.Model) {
+			reason: "a stale cache had it filled for the previous account", spoil: func(now Snapshot, _ workload.Model) {
 				delete(now.Secrets, Key("shop", "mine"))
 				now.Held["mine-uid"] = []types.UID{"dead"}
 			},
 		},
 		"UsersPartRewritten": {
-			spoil: func(now Snapshot, _ workload.Model) { delete(now.Secrets[Key("shop", "mine")].Data, "extra") },
-			want:  []int{1},
+			spoil: func(now Snapshot, _ workload.Model) { delete(now.Secrets[Key("shop", "mine")].Data, "extra") }, want: []int{1},
 		},
 		"BystanderTouched": {
 			spoil: func(now Snapshot, _ workload.Model) {
@@ -197,8 +179,7 @@ func TestJudge(t *testing.T) {
 			},
 			want: []int{1},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now, model := settled()

@@ -3,7 +3,101 @@
 
 package checker
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/workload"
+)
+
+// Limits of promise 8.
+const (
+	// mostGoroutines is what it has beside calls of the webhook: two more for each connection to that, of which 1,328 may be
+	// open and a quarter as many on their way out.
+	mostGoroutines = devcluster.RestGoroutines + 2*(1328+1328/4)
+	perRequest     = 3
+	memorySlack    = 128 << 10 // KiB: 64 MiB of calls, and some 40 KiB for each of these connections
+)
+
+// Sample is a process at one moment.
+type Sample struct {
+	Goroutines, InFlight int
+	RssAnon              int // KiB
+}
+
+// Exceeds says which limit the sample breaks. rest is the same process with its caches filled and nothing to do.
+func (s Sample) Exceeds(rest Sample) string {
+	if most := mostGoroutines + perRequest*s.InFlight; s.Goroutines > most {
+		return fmt.Sprintf("%d goroutines with %d requests in flight, want %d at most", s.Goroutines, s.InFlight, most)
+	}
+	if most := rest.RssAnon + memorySlack; s.RssAnon > most {
+		return fmt.Sprintf("RssAnon is %d KiB, want %d KiB at most", s.RssAnon, most)
+	}
+	return ""
+}
+
+// Excuse says what the product may do while a fault is under way.
+type Excuse int
+
+const (
+	// NoExcuse means that a Pod that comes now is admitted like any other.
+	NoExcuse Excuse = iota
+	// FreshRefused means that Pods may be refused whose account is so young that only kube-apiserver
+	// knows of it, because the replicas cannot ask.
+	FreshRefused
+	// Refused means that every Pod may be refused.
+	Refused
+	// Bare means that a person has taken the webhook out, so Pods come in without it. Others are
+	// refused by the half that is left.
+	Bare
+)
+
+// excuseLag is how long a fault goes on to be felt after its end: a balancer learns of a
+// replica, kube-apiserver of a configuration, a connection of its end. A balancer takes
+// balancerLag for that, and what shares two processors with a control plane stands still for
+// a second or two now and then.
+const (
+	excuseLag   = 4500 * time.Millisecond
+	BalancerLag = 2500 * time.Millisecond
+)
+
+// Interval is a time in which something is excused.
+type Interval struct {
+	From, To time.Time
+	Excuse   Excuse
+}
+
+// overlaps reports whether a call met the interval or what it left behind.
+func (i *Interval) overlaps(call workload.Call) bool {
+	return call.Ended.After(i.From) && call.Begun.Before(i.To.Add(excuseLag))
+}
+
+// JudgeCall says what is wrong with a call, "" if nothing is.
+func JudgeCall(call workload.Call, excuses []*Interval) string {
+	var met []Excuse
+	for _, one := range excuses {
+		if !one.overlaps(call) {
+			continue
+		}
+		met = append(met, one.Excuse)
+		if one.Excuse == FreshRefused && call.AccountSince.After(one.From.Add(-excuseLag)) {
+			met = append(met, Refused)
+		}
+	}
+	switch {
+	case call.Unwanted && call.Err == nil && !slices.Contains(met, Bare):
+		return "it was admitted, and its account does not exist"
+	case call.Unwanted:
+		return ""
+	case call.Err != nil && !slices.Contains(met, Refused) && !slices.Contains(met, Bare):
+		return "it was refused: " + call.Err.Error()
+	case call.Err == nil && call.Lacks != "" && !slices.Contains(met, Bare):
+		return "it was admitted without its " + call.Lacks
+	}
+	return ""
+}
 
 // Outcome is what a run has shown.
 type Outcome struct {
@@ -18,4 +112,34 @@ type Outcome struct {
 	Reissued int
 	// Settled is how long it took from the end of the last fault until all was well.
 	Settled time.Duration
+}
+
+// Violation is a promise that was not kept.
+type Violation struct {
+	// Promise is its number in docs/reliability.md.
+	Promise int
+	What    string
+}
+
+// String is one line.
+func (v Violation) String() string { return fmt.Sprintf("promise %d: %s", v.Promise, v.What) }
+
+// Violated begins one that a check returns.
+func Violated(promise int, format string, args ...any) Violation {
+	return Violation{Promise: promise, What: fmt.Sprintf(format, args...)}
+}
+
+// Of selects those of one promise.
+func Of(violations []Violation, promise int) []Violation {
+	return slices.DeleteFunc(slices.Clone(violations), func(v Violation) bool { return v.Promise != promise })
+}
+
+// Promises in a few words each; docs/reliability.md has all of them.
+func Promises() []string {
+	return []string{
+		"every account has what it is owed, nothing else is touched", "no token for a dead UID",
+		"one auto-created Secret each, no dangling reference", "every token verifies with a key of the ring",
+		"Pods are admitted, and with all they are owed", "no secret byte leaves", "bad input changes nothing and is named",
+		"goroutines and memory are bounded", "no write after the renew deadline",
+	}
 }

@@ -99,10 +99,7 @@ type Bystander struct {
 
 // NewNamespace returns a namespace with nothing in it.
 func NewNamespace(name string) *Namespace {
-	return &Namespace{
-		Name:     name,
-		Accounts: map[string]*Account{}, Secrets: map[string]*TokenSecret{}, Bystanders: map[string]*Bystander{},
-	}
+	return &Namespace{Name: name, Accounts: map[string]*Account{}, Secrets: map[string]*TokenSecret{}, Bystanders: map[string]*Bystander{}}
 }
 
 // SameOwner reports whether the Secret belongs to an account that has lived ever since.
@@ -166,4 +163,30 @@ func IsOwnName(account, secret string) bool {
 // Owner is the UID that a token Secret says it belongs to.
 func Owner(secret *corev1.Secret) types.UID {
 	return types.UID(secret.Annotations[corev1.ServiceAccountUIDKey])
+}
+
+// Mode is the product's --token-secrets.
+type Mode string
+
+const (
+	// Auto makes a token Secret for each account.
+	Auto Mode = "auto"
+	// Manual fills those that users make.
+	Manual Mode = "manual"
+)
+
+// ModeOf is the mode of a run: that of one seed in three is Manual.
+func ModeOf(seed uint64) Mode {
+	if seed%3 == 0 {
+		return Manual
+	}
+	return Auto
+}
+
+// OwnSecrets is how many auto-created Secrets each account has.
+func (m Mode) OwnSecrets() int {
+	if m == Auto {
+		return 1
+	}
+	return 0
 }

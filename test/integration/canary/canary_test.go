@@ -30,7 +30,7 @@ func TestCanaryFinds(t *testing.T) {
 	rsaKey := testkeys.RSA2048()
 	_, encoded, _ := bytes.Cut(whole, []byte("\n")) // without the words before it
 	der, _ := pem.Decode(rsaKey)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, text string
 		want         bool
 	}{
@@ -55,8 +55,7 @@ func TestCanaryFinds(t *testing.T) {
 		"Bytes":     {reason: "%v of bytes", text: fmt.Sprint(number), want: true},
 		"PublicKey": {reason: "is no secret", text: publicText(t, rsaKey), want: false},
 		"KeyLabel":  {text: "found -----BEGIN EC PRIVATE KEY-----", want: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var c Canary
@@ -75,19 +74,14 @@ func TestCanaryFinds(t *testing.T) {
 // privateNumber is what makes an ECDSA key private.
 func privateNumber(t *testing.T, pem []byte) []byte {
 	t.Helper()
-	key, err := keyutil.ParsePrivateKeyPEM(pem)
-	testutil.Must(t, err)
-	number, err := key.(*ecdsa.PrivateKey).Bytes()
-	testutil.Must(t, err)
-	return number
+	key := testutil.Get(keyutil.ParsePrivateKeyPEM(pem))(t)
+	return testutil.Get(key.(*ecdsa.PrivateKey).Bytes())(t)
 }
 
 // publicText is the public half as a JWKS and as %v has it.
 func publicText(t *testing.T, pem []byte) string {
 	t.Helper()
-	keys, err := signing.ParsePublicKeys(pem)
-	testutil.Must(t, err)
-	document, err := signing.MarshalJWKS(keys)
-	testutil.Must(t, err)
+	keys := testutil.Get(signing.ParsePublicKeys(pem))(t)
+	document := testutil.Get(signing.MarshalJWKS(keys))(t)
 	return fmt.Sprintf("%s %v", document, keys[0].Key)
 }

@@ -1,12 +1,34 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package faultproxy provides a proxy between a client and kube-apiserver that records every request
+// and holds chosen ones.
+//
+// It is a reverse proxy over HTTPS, so that the client under test is the real
+// binary with an ordinary kubeconfig and HTTP/2. Beneath that, connections can fall silent, which a
+// client learns from its own clocks alone. The client has no credentials of its own: the proxy
+// calls kube-apiserver with the credentials of its configuration.
+//
+// Lifecycle: Start, then Hold and Silence as often as wanted, then Close, which also
+// ends requests that are held and connections that are silent.
+//
+// Concurrency: all methods may be called from any goroutine.
+//
+// The proxy must never cause a fault that nobody has asked for. A request that the proxy
+// itself cannot pass on is an answer without a status in the list of requests, as
+// kube-apiserver being away would be.
 package faultproxy
 
 import (
+	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // journal is the list of all requests.
@@ -60,4 +82,63 @@ func (b trackedBody) Close() error {
 	err := b.ReadCloser.Close()
 	b.ended()
 	return err
+}
+
+// Request is one request that a client has sent.
+type Request struct {
+	// Verb is kube-apiserver's: get, list, watch, create, update, patch, delete or
+	// deletecollection.
+	Verb string
+	// Resource, Namespace, Name and Subresource are empty where the path has none.
+	// A path that is not one of a resource is Path alone.
+	Resource, Namespace, Name, Subresource string
+
+	// Began is when the request arrived.
+	Began time.Time
+
+	Path   string
+	Query  url.Values
+	Accept string
+
+	// Code is the status of the answer; 0 while there is none and if the client got
+	// none.
+	Code int
+	// Served is the status that kube-apiserver itself gave; 0 if it was not asked or
+	// did not answer.
+	Served int
+	// Open is true until the answer has been passed on to its end.
+	Open bool
+}
+
+// String returns verb, resource, namespace and name.
+func (r Request) String() string {
+	return fmt.Sprintf("%s %s?%s -> %d (%d)", r.Verb, r.Path, r.Query.Encode(), r.Code, r.Served)
+}
+
+var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// readRequest understands a request as kube-apiserver does.
+func readRequest(r *http.Request) Request {
+	info, _ := requestInfo.NewRequestInfo(r) // with an error, too: what could be read
+	read := Request{
+		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource,
+		Path: r.URL.Path, Query: r.URL.Query(), Accept: r.Header.Get("Accept"), Open: true,
+	}
+	if read.Resource == "namespaces" { // an object of its own and in no namespace
+		read.Namespace = ""
+	}
+	return read
+}
+
+// Match selects requests.
+type Match func(Request) bool
+
+// Any selects every request.
+func Any(Request) bool { return true }
+
+// On selects requests by verb and resource; "" matches all.
+func On(verb, resource string) Match {
+	return func(r Request) bool {
+		return (verb == "" || r.Verb == verb) && (resource == "" || r.Resource == resource)
+	}
 }

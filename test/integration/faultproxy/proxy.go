@@ -4,14 +4,21 @@
 package faultproxy
 
 import (
+	"bytes"
+	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -53,9 +60,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 }
 
 // abort has the client see its connection or stream end without an answer.
-func abort(http.ResponseWriter, *http.Request, error) {
-	panic(http.ErrAbortHandler)
-}
+func abort(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
 
 // Close ends every request, also those that are held, every silence, and stops listening.
 func (p *Proxy) Close() {
@@ -100,3 +105,154 @@ func (p *Proxy) EndSilence() { p.wires.end() }
 // Requests returns all requests so far that match selects, in the order in which
 // they came.
 func (p *Proxy) Requests(match Match) []Request { return p.faults.journal.selected(match) }
+
+// holdingRoundTripper writes every request down and keeps some of them.
+type holdingRoundTripper struct {
+	next    http.RoundTripper
+	journal journal
+
+	mu    sync.Mutex
+	holds []hold
+}
+
+// hold keeps what it matches until the channel is closed.
+type hold struct {
+	match Match
+	until <-chan struct{}
+}
+
+// wait returns once nothing keeps the request any more. A client that gives up meanwhile is not waited for.
+func (t *holdingRoundTripper) wait(ctx context.Context, request Request) error {
+	t.mu.Lock()
+	holds := slices.Clone(t.holds)
+	t.mu.Unlock()
+	for _, hold := range holds {
+		if !hold.match(request) {
+			continue
+		}
+		select {
+		case <-hold.until:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *holdingRoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
+	request := t.journal.begin(readRequest(r))
+	response, err := t.pass(r, *request)
+	if err != nil {
+		t.journal.ended(request)
+		return nil, err
+	}
+	t.journal.answered(request, response.StatusCode)
+	response.Body = trackedBody{response.Body, func() { t.journal.ended(request) }}
+	return response, nil
+}
+
+func (t *holdingRoundTripper) pass(r *http.Request, read Request) (*http.Response, error) {
+	r, err := whole(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.wait(r.Context(), read); err != nil {
+		return nil, err
+	}
+	return t.next.RoundTrip(r)
+}
+
+// whole is the request with a body that has come: what is kept can be passed on although
+// its client stands still since.
+func whole(r *http.Request) (*http.Request, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err := errors.Join(err, r.Body.Close()); err != nil {
+		return nil, fmt.Errorf("read a request: %w", err)
+	}
+	r = r.WithContext(r.Context()) // a copy: the caller's stays as it is
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return r, nil
+}
+
+// wires is a listener whose connections can fall silent.
+type wires struct {
+	net.Listener
+
+	mu  sync.Mutex
+	all []*wire
+}
+
+// Accept implements net.Listener.
+func (l *wires) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{Conn: accepted, over: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, w)
+	return w, nil
+}
+
+// silence silences the open connections.
+func (l *wires) silence() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.all {
+		w.silent.Store(true)
+	}
+}
+
+// end closes those that are silent.
+func (l *wires) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.all {
+		if w.silent.Load() {
+			w.once.Do(func() { close(w.over) })
+			_ = w.Conn.Close() // the server may have done so
+		}
+	}
+}
+
+// wire is a connection that can become silent, for good.
+type wire struct {
+	net.Conn
+
+	silent atomic.Bool
+	once   sync.Once
+	over   chan struct{} // closed once its silence has ended
+}
+
+// Read implements net.Conn. What has come on a silent connection is kept back.
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if !w.silent.Load() {
+		return n, err
+	}
+	<-w.over
+	return 0, net.ErrClosed
+}
+
+// Write implements net.Conn. It succeeds on a silent connection, as it does while a kernel
+// waits for acknowledgements that do not come.
+func (w *wire) Write(p []byte) (int, error) {
+	if w.silent.Load() {
+		return len(p), nil
+	}
+	return w.Conn.Write(p)
+}
+
+// Close implements net.Conn. The end of a silent connection is not heard before that of the
+// silence.
+func (w *wire) Close() error {
+	if w.silent.Load() {
+		return nil
+	}
+	return w.Conn.Close()
+}

@@ -4,11 +4,14 @@
 package testcluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -38,16 +41,12 @@ var suiteDir string
 // Dir returns a directory for files that outlive a single test.
 func Dir() string { return suiteDir }
 
-var findBinary = sync.OnceValues(func() (devcluster.Binary, error) {
-	return devcluster.FindBinary(context.Background())
-})
+var findBinary = sync.OnceValues(func() (devcluster.Binary, error) { return devcluster.FindBinary(context.Background()) })
 
 // Binary returns the binary under test.
 func Binary(t *testing.T) devcluster.Binary {
 	t.Helper()
-	binary, err := findBinary()
-	testutil.Must(t, err)
-	return binary
+	return testutil.Get(findBinary())(t)
 }
 
 // Main runs the tests of a package and returns the exit code.
@@ -105,8 +104,7 @@ func startShared(t *testing.T) *ControlPlane {
 	t.Helper()
 	// Tests compare ECDSA tokens as well, and those have to be accepted too.
 	testutil.Must(t, devcluster.WriteSigningKey(ECDSAKeyFile(), devcluster.ECDSA))
-	cluster, err := startControlPlane(context.Background(), devcluster.Options{ExtraKeyFiles: []string{ECDSAKeyFile()}})
-	testutil.Must(t, err)
+	cluster := testutil.Get(startControlPlane(context.Background(), devcluster.Options{ExtraKeyFiles: []string{ECDSAKeyFile()}}))(t)
 	Leaks.AddKeyFile(t, ECDSAKeyFile())
 	return cluster
 }
@@ -114,3 +112,47 @@ func startShared(t *testing.T) *ControlPlane {
 // ECDSAKeyFile returns the path of a P-256 key whose tokens the shared kube-apiserver accepts
 // besides those of its own RSA key.
 func ECDSAKeyFile() string { return filepath.Join(suiteDir, "ecdsa.key") }
+
+// Output is what a command printed, and its exit code.
+type Output struct {
+	Code           int
+	Stdout, Stderr string
+}
+
+// Run runs the binary with the given standard input. Its output goes to the canary.
+func Run(t *testing.T, input string, args ...string) Output {
+	t.Helper()
+	return RunCommand(t, exec.CommandContext(Context(t), Binary(t).Path, args...), input)
+}
+
+// RunCommand is Run of another program, with the environment of cmd.
+func RunCommand(t *testing.T, cmd *exec.Cmd, input string) Output {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	got := Output{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
+	Leaks.Add("output of "+strings.Join(cmd.Args[1:3], " "), got.Stderr+got.Stdout)
+	return got
+}
+
+// ExpectCode ends the test unless the command has exited with the code.
+func (p Output) ExpectCode(t *testing.T, code int) Output {
+	t.Helper()
+	if p.Code != code {
+		t.Fatalf("exit code %d, want %d\n%s\n%s", p.Code, code, p.Stdout, p.Stderr)
+	}
+	return p
+}
+
+// ExpectTexts checks that every text was printed.
+func (p Output) ExpectTexts(t *testing.T, texts ...string) Output {
+	t.Helper()
+	for _, text := range texts {
+		testutil.CheckContains(t, "printed", text, p.Stdout+p.Stderr)
+	}
+	return p
+}

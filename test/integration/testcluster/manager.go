@@ -41,8 +41,7 @@ func (c *ControlPlane) StartManager(t *testing.T, flags ...string) *Manager {
 	t.Helper()
 	binary := Binary(t)
 	// At this level client-go logs whatever it sends and receives.
-	running, err := binary.StartManager(c.Cluster, append([]string{"-v=10"}, flags...)...)
-	testutil.Must(t, err)
+	running := testutil.Get(binary.StartManager(c.Cluster, append([]string{"-v=10"}, flags...)...))(t)
 	m := &Manager{Manager: running, cluster: c, name: t.Name()}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -56,9 +55,7 @@ func (c *ControlPlane) StartManager(t *testing.T, flags ...string) *Manager {
 // AwaitReady waits until the manager is ready.
 func (m *Manager) AwaitReady(t *testing.T) {
 	t.Helper()
-	if err := m.Ready(Context(t)); err != nil {
-		t.Fatalf("await the manager: %v", err)
-	}
+	testutil.Must(t, m.Ready(Context(t)))
 }
 
 // Shutdown sends SIGTERM and checks exit code, duration and log. It is a no-op if the manager has
@@ -75,9 +72,7 @@ func (m *Manager) Shutdown(t *testing.T) {
 	if err != nil {
 		t.Errorf("stop the manager: %v", err)
 	}
-	if exit.Code != 0 {
-		t.Errorf("the manager exited with code %d, want 0", exit.Code)
-	}
+	testutil.Check(t, "exit code of the manager", 0, exit.Code)
 	await.Within(t, "the manager's end", exit.Took, drainLimit)
 	m.examineLog(t)
 }
@@ -111,9 +106,7 @@ func (m *Manager) logWithoutNoise() string {
 // WaitIdle waits until no queue of the manager holds a key.
 func (m *Manager) WaitIdle(t *testing.T) {
 	t.Helper()
-	if err := m.AwaitIdle(Context(t)); err != nil {
-		t.Fatalf("await an idle manager: %v", err)
-	}
+	testutil.Must(t, m.AwaitIdle(Context(t)))
 }
 
 // ExpectLog waits until the manager has logged text.
@@ -125,8 +118,7 @@ func (m *Manager) ExpectLog(t *testing.T, text string) {
 // Metric returns the present sum of a metric over the matching series.
 func (m *Manager) Metric(t *testing.T, name string, labels devcluster.Labels) float64 {
 	t.Helper()
-	metrics, err := m.Metrics(t.Context())
-	testutil.Must(t, err)
+	metrics := testutil.Get(m.Metrics(t.Context()))(t)
 	return metrics.Sum(name, labels)
 }
 
@@ -149,8 +141,7 @@ func (m *Manager) AwaitMetric(t *testing.T, name string, labels devcluster.Label
 // StartKCM starts the real kube-controller-manager. Its log and exit are not checked.
 func (c *ControlPlane) StartKCM(t *testing.T, flags ...string) *devcluster.Manager {
 	t.Helper()
-	kcm, err := c.StartKubeControllerManager(flags...)
-	testutil.Must(t, err)
+	kcm := testutil.Get(c.StartKubeControllerManager(flags...))(t)
 	t.Cleanup(func() { _, _ = kcm.Kill() })
 	testutil.Must(t, kcm.Ready(Context(t)))
 	return kcm

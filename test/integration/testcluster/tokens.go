@@ -6,11 +6,16 @@ package testcluster
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +23,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/keyutil"
 	"sa-controller-manager/internal/testutil"
+
+	"sa-controller-manager/test/devcluster"
 )
 
 // Review returns the TokenReview of a token.
@@ -116,13 +124,8 @@ func decodeToken(t *testing.T, token []byte) (header, claims map[string]any) {
 		t.Fatalf("a token of %d segments", len(segments))
 	}
 	for i, target := range []*map[string]any{&header, &claims} {
-		text, err := base64.RawURLEncoding.DecodeString(string(segments[i]))
-		if err != nil {
-			t.Fatalf("segment %d of a token: %v", i, err)
-		}
-		if err := json.Unmarshal(text, target); err != nil {
-			t.Fatalf("segment %d of a token: %v", i, err)
-		}
+		text := testutil.Get(base64.RawURLEncoding.DecodeString(string(segments[i])))(t)
+		testutil.Must(t, json.Unmarshal(text, target))
 	}
 	return header, claims
 }
@@ -144,4 +147,69 @@ func cleanupContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Timeout)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// KeyFile is the private key file of a manager, whose content a test changes.
+type KeyFile struct{ Path string }
+
+// NewKeyFile copies another file.
+func NewKeyFile(t *testing.T, from string) KeyFile {
+	t.Helper()
+	f := KeyFile{Path: filepath.Join(t.TempDir(), "sa.key")}
+	f.Replace(t, ReadFile(t, from))
+	return f
+}
+
+// Flag returns the flag that names the file.
+func (f KeyFile) Flag() string { return "--service-account-private-key-file=" + f.Path }
+
+// VerifyKeyFlags returns flags for a manager in mode manual that signs with another key than the
+// cluster's. Without them it would report an unknown key for every Secret of other tests.
+func (c *ControlPlane) VerifyKeyFlags() []string {
+	return []string{
+		"--token-secrets=manual", "--service-account-key-file=" + c.SigningKeyFile(), "--service-account-key-file=" + ECDSAKeyFile(),
+	}
+}
+
+// Replace replaces the file atomically, by a rename.
+func (f KeyFile) Replace(t *testing.T, content []byte) {
+	t.Helper()
+	next := f.Path + ".next"
+	testutil.Must(t, os.WriteFile(next, content, 0o600))
+	testutil.Must(t, os.Rename(next, f.Path))
+}
+
+// ReadFile returns the content of a file.
+func ReadFile(t *testing.T, path string) []byte {
+	t.Helper()
+	return testutil.Get(os.ReadFile(path))(t)
+}
+
+// KeyIDOfPEM derives the key ID of a private key as kube-apiserver does
+// (pkg/serviceaccount/jwt.go, keyIDFromPublicKey).
+func KeyIDOfPEM(t *testing.T, pem []byte) string {
+	t.Helper()
+	key := testutil.Get(keyutil.ParsePrivateKeyPEM(pem))(t)
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		t.Fatalf("a key of type %T", key)
+	}
+	der := testutil.Get(x509.MarshalPKIXPublicKey(signer.Public()))(t)
+	digest := sha256.Sum256(der)
+	return base64.RawURLEncoding.EncodeToString(digest[:])
+}
+
+// IssueSignedBy creates a token Secret, waits for its token and checks which key has signed it.
+func (c *ControlPlane) IssueSignedBy(t *testing.T, account *corev1.ServiceAccount, by string) *corev1.Secret {
+	t.Helper()
+	made := c.CreateSecret(t, TokenSecret(account.Namespace, "mine-"+randomName(), account.Name))
+	secret := c.AwaitFilled(t, account.Namespace, made.Name)
+	testutil.Check(t, "key that has signed", by, KeyIDOf(t, secret))
+	return secret
+}
+
+// AwaitRefusals returns once n contents of a flag's file have been refused.
+func (m *Manager) AwaitRefusals(t *testing.T, flag string, n int) {
+	t.Helper()
+	m.AwaitMetric(t, "sacm_file_reloads_total", devcluster.Labels{"flag": flag, "result": "refused"}, float64(n))
 }

@@ -5,9 +5,16 @@ package testcluster
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 )
@@ -114,4 +121,68 @@ func (c *ControlPlane) AwaitAccounts(t *testing.T, namespace string, names ...st
 	if _, err := await.ServiceAccounts(Context(t), c.API, namespace, await.Named[*corev1.ServiceAccount](names...)); err != nil {
 		t.Fatalf("in namespace %q: %v", namespace, err)
 	}
+}
+
+// AwaitEvent waits for an Event of the product about a Secret, whose note contains text.
+func (c *ControlPlane) AwaitEvent(t *testing.T, secret *corev1.Secret, kind, reason, text string) {
+	t.Helper()
+	lw := cache.NewListWatchFromClient(c.API.EventsV1().RESTClient(), "events", secret.Namespace, fields.Everything())
+	_, err := await.Objects(Context(t), lw, &eventsv1.Event{}, func(events []*eventsv1.Event) error {
+		for _, event := range events {
+			if event.Regarding.Kind == "Secret" && event.Regarding.Name == secret.Name && event.ReportingController == "sa-controller-manager" &&
+				event.Type == kind && event.Reason == reason && strings.Contains(event.Note, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no %s %s about Secret %s with %q", kind, reason, secret.Name, text)
+	})
+	testutil.Must(t, err)
+}
+
+// AutoCreatedLabel is that of the product.
+const AutoCreatedLabel = "sa-controller-manager/auto-created"
+
+// TokenSecret returns what a user writes: the type and the account's name.
+func TokenSecret(namespace, name, account string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+		Data:       map[string][]byte{},
+	}
+}
+
+// CreateSecret creates a Secret.
+func (c *ControlPlane) CreateSecret(t *testing.T, secret *corev1.Secret) *corev1.Secret {
+	t.Helper()
+	return testutil.Get(c.API.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{}))(t)
+}
+
+// GetSecret returns a Secret.
+func (c *ControlPlane) GetSecret(t *testing.T, namespace, name string) *corev1.Secret {
+	t.Helper()
+	return testutil.Get(c.API.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
+}
+
+// PatchSecret applies a JSON merge patch.
+func (c *ControlPlane) PatchSecret(t *testing.T, namespace, name, patch string) *corev1.Secret {
+	t.Helper()
+	secret, err := c.API.CoreV1().Secrets(namespace).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	testutil.Must(t, err)
+	return secret
+}
+
+// CreateAccount creates an account that references Secrets.
+func (c *ControlPlane) CreateAccount(t *testing.T, namespace, name string, secrets ...string) *corev1.ServiceAccount {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	for _, secret := range secrets {
+		account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: secret})
+	}
+	return testutil.Get(c.API.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
+}
+
+// GetAccount returns an account.
+func (c *ControlPlane) GetAccount(t *testing.T, namespace, name string) *corev1.ServiceAccount {
+	t.Helper()
+	return testutil.Get(c.API.CoreV1().ServiceAccounts(namespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
 }

@@ -72,10 +72,7 @@ func follow(page, link string) string {
 // links returns the relative targets of inline links, images and references.
 // Code is no link.
 func links(text string) []string {
-	patterns := []*regexp.Regexp{
-		regexp.MustCompile(`\]\(<?([^)\s>]+)`),
-		regexp.MustCompile(`(?m)^ {0,3}\[[^\]]+\]:\s+<?([^\s>]+)`),
-	}
+	patterns := []*regexp.Regexp{regexp.MustCompile(`\]\(<?([^)\s>]+)`), regexp.MustCompile(`(?m)^ {0,3}\[[^\]]+\]:\s+<?([^\s>]+)`)}
 	var found []string
 	text = withoutCode(text)
 	for _, pattern := range patterns {

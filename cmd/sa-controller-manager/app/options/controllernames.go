@@ -14,19 +14,11 @@ const (
 	ClusterTrustBundlePublisher      = "kube-apiserver-serving-clustertrustbundle-publisher-controller"
 )
 
-// home is the binary that runs a controller.
-type home int
-
-const (
-	keptByKCM home = iota
-	servedHere
-)
-
 // knownController is a controller that KCM accepts in --controllers, with its alias, an older name.
 // No controller has more than one alias.
 type knownController struct {
 	name, alias string
-	home        home
+	here        bool // in this binary, not in KCM
 }
 
 // knownControllers returns every controller of KCM v1.37.2 and v1.36.3, so that a --controllers value for
@@ -35,11 +27,11 @@ type knownController struct {
 // cmd/kube-controller-manager/app.
 func knownControllers() []knownController {
 	known := []knownController{
-		{ServiceAccountController, "serviceaccount", servedHere},
-		{ServiceAccountTokenController, "serviceaccount-token", servedHere},
-		{RootCACertificatePublisher, "root-ca-cert-publisher", servedHere},
-		{LegacyServiceAccountTokenCleaner, "legacy-service-account-token-cleaner", servedHere},
-		{ClusterTrustBundlePublisher, "", servedHere},
+		{ServiceAccountController, "serviceaccount", true},
+		{ServiceAccountTokenController, "serviceaccount-token", true},
+		{RootCACertificatePublisher, "root-ca-cert-publisher", true},
+		{LegacyServiceAccountTokenCleaner, "legacy-service-account-token-cleaner", true},
+		{ClusterTrustBundlePublisher, "", true},
 	}
 	for text := range strings.FieldsSeq(kcmControllers) {
 		name, alias, _ := strings.Cut(text, "=")

@@ -66,7 +66,7 @@ func ParseControllers(selectors []string) (ControllerSet, error) {
 			continue
 		}
 		mentioned[c.name] = given == selector
-		if mentioned[c.name] && c.home != servedHere {
+		if mentioned[c.name] && !c.here {
 			set.notRun = append(set.notRun, c.name)
 		}
 	}
@@ -75,18 +75,18 @@ func ParseControllers(selectors []string) (ControllerSet, error) {
 	}
 	all := slices.Contains(selectors, "*") && !slices.Contains(selectors, "-*")
 	for _, c := range knownControllers() {
-		if on, is := mentioned[c.name]; c.home == servedHere && (on || all && !is) {
+		if on, is := mentioned[c.name]; c.here && (on || all && !is) {
 			set.enabled = append(set.enabled, c.name)
 		}
 	}
 	return set, nil
 }
 
-// describeControllers returns the controllers of one home, each with its alias.
-func describeControllers(h home) string {
+// describeControllers returns the controllers of this binary, or of KCM alone, each with its alias.
+func describeControllers(here bool) string {
 	var out []string
 	for _, c := range knownControllers() {
-		if c.home != h {
+		if c.here != here {
 			continue
 		}
 		text := c.name
@@ -104,7 +104,7 @@ func unknownControllersError(unknown []string) error {
 		verb = "are"
 	}
 	return fmt.Errorf("%s %s not in the list of known controllers. Run here: %s. Run in kube-controller-manager: %s",
-		strings.Join(Quoted(unknown), ", "), verb, describeControllers(servedHere), describeControllers(keptByKCM))
+		strings.Join(Quoted(unknown), ", "), verb, describeControllers(true), describeControllers(false))
 }
 
 // Generic has the flags of all controllers.
@@ -122,7 +122,7 @@ func (o *Generic) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers, fmt.Sprintf(
 		"Controllers to enable: '*' enables all controllers of this binary, 'foo' enables the controller 'foo', '-foo' disables it, '-*' "+
 			"disables all that are not named. Other names of kube-controller-manager are accepted and logged once. This binary has: %s.",
-		describeControllers(servedHere)))
+		describeControllers(true)))
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
 		"Resync period of informers: a random value between this one and twice this one. 0 means no resync.")
 

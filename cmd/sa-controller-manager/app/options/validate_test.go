@@ -21,7 +21,7 @@ func TestValidate(t *testing.T) {
 	t.Parallel()
 	const signer = "--external-signer-socket=/x --service-account-private-key-file=k --service-account-issuer=a "
 	long := "/" + strings.Repeat("x", 103)
-	cases := map[string][]string{
+	for line, want := range map[string][]string{
 		// The connection.
 		"--kube-api-qps=nan": {"--kube-api-qps NaN must be a finite number; -1 means no limit"}, // pflag takes nan and inf for a float
 		"--kube-api-qps=0 --kube-api-burst=0 --kube-api-content-type=": {}, // client-go's defaults, as in KCM
@@ -86,9 +86,7 @@ func TestValidate(t *testing.T) {
 		"--service-account-issuer=:nope": {
 			`--service-account-issuer ":nope" contains a ':' and so must be a valid URL: parse ":nope": missing protocol scheme`,
 		},
-		"--service-account-issuer=tab\there": {
-			`--service-account-issuer "tab\there" must not contain white space`,
-		},
+		"--service-account-issuer=tab\there": {`--service-account-issuer "tab\there" must not contain white space`},
 		"--service-account-issuer=a --service-account-issuer= --service-account-issuer=a": {
 			`--service-account-issuer "" must not be empty when it is given several times`,
 			`--service-account-issuer "a" must not be given twice`,
@@ -99,34 +97,20 @@ func TestValidate(t *testing.T) {
 		"--vmodule=a=1 --logging-format=json": {"--vmodule: Forbidden: Only supported for text log format"},
 
 		// The webhook.
-		"--webhook-port=0":  {},
-		"--webhook-port=-1": {"--webhook-port -1 must be between 0 and 65535, inclusive; 0 disables the webhook"},
-		"--webhook-tls-cert-file=tls.crt": {
-			`--webhook-tls-cert-file "tls.crt" must be given together with --webhook-tls-private-key-file`,
-		},
+		"--webhook-port=0":                {},
+		"--webhook-port=-1":               {"--webhook-port -1 must be between 0 and 65535, inclusive; 0 disables the webhook"},
+		"--webhook-tls-cert-file=tls.crt": {`--webhook-tls-cert-file "tls.crt" must be given together with --webhook-tls-private-key-file`},
 		"--webhook-tls-cert-file=a --webhook-tls-private-key-file=b --webhook-client-ca-file=c": {}, // the start-up reads them
 		"--webhook-client-allowed-names=kube-apiserver": {
 			`--webhook-client-allowed-names "kube-apiserver" needs --webhook-client-ca-file, by which client certificates are verified`,
 		},
-		"--webhook-registration=both": {
-			`--webhook-registration "both" must be one of "none", "url", "service", "static"`,
-		},
-		"--webhook-failure-policy=fail": {
-			`--webhook-failure-policy "fail" must be one of "Fail", "Ignore"`,
-		},
-		"--webhook-max-in-flight=0": {
-			"--webhook-max-in-flight 0 must be greater than 0",
-		},
-		"--webhook-drain-delay=-1s": {
-			"--webhook-drain-delay -1s must not be negative",
-		},
-		"--webhook-drain-delay=0": {},
-		"--webhook-timeout=0": {
-			"--webhook-timeout 0s must be a whole number of seconds from 1s to 30s",
-		},
-		"--webhook-timeout=31s": {
-			"--webhook-timeout 31s must be a whole number of seconds from 1s to 30s",
-		},
+		"--webhook-registration=both":   {`--webhook-registration "both" must be one of "none", "url", "service", "static"`},
+		"--webhook-failure-policy=fail": {`--webhook-failure-policy "fail" must be one of "Fail", "Ignore"`},
+		"--webhook-max-in-flight=0":     {"--webhook-max-in-flight 0 must be greater than 0"},
+		"--webhook-drain-delay=-1s":     {"--webhook-drain-delay -1s must not be negative"},
+		"--webhook-drain-delay=0":       {},
+		"--webhook-timeout=0":           {"--webhook-timeout 0s must be a whole number of seconds from 1s to 30s"},
+		"--webhook-timeout=31s":         {"--webhook-timeout 31s must be a whole number of seconds from 1s to 30s"},
 		"--webhook-timeout=1500ms": { // a webhook configuration has whole seconds only
 			"--webhook-timeout 1.5s must be a whole number of seconds from 1s to 30s",
 		},
@@ -172,9 +156,7 @@ func TestValidate(t *testing.T) {
 		"--pod-token=none": {`--pod-token "none" must be one of "projected", "secret"`},
 
 		// Flags of KCM that this program ignores.
-		"--cluster-name=a --strict-flags": {
-			"--cluster-name is ignored by this program, and --strict-flags refuses such flags",
-		},
+		"--cluster-name=a --strict-flags": {"--cluster-name is ignored by this program, and --strict-flags refuses such flags"},
 		"--feature-gates=A=true,kube:B=false --strict-flags": {
 			`--feature-gates "A=true,B=false" must be empty with --strict-flags: this program has no feature gates`,
 		},
@@ -218,8 +200,7 @@ func TestValidate(t *testing.T) {
 			"--webhook-port -1 must be between 0 and 65535, inclusive; 0 disables the webhook",
 			`--logging-format "x" must be one of "text", "json"`,
 		},
-	}
-	for line, want := range cases {
+	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			testutil.Check(t, "problems", want, texts(parse(t, strings.Split(line, " ")...).Validate()), cmpopts.EquateEmpty())

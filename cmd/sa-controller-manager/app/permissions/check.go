@@ -6,6 +6,7 @@ package permissions
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -79,15 +80,17 @@ func (r Report) Err() error {
 // questions are answered or ctx has ended.
 func Check(ctx context.Context, client kubernetes.Interface, accesses []Access) Report {
 	reviews := client.AuthorizationV1().SelfSubjectAccessReviews()
-	report := checkAll(ctx, accesses, func(ctx context.Context, spec authorizationv1.SelfSubjectAccessReviewSpec) (bool, error) {
+	report := checkAll(ctx, accesses, func(ctx context.Context, spec authorizationv1.SelfSubjectAccessReviewSpec) (status, error) {
 		review, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-		return err == nil && review.Status.Allowed, err
+		return review.Status, err
 	})
 	report.User, _ = whoAmI(ctx, client) // only for people to read
 	return report
 }
 
-type askFunc func(context.Context, authorizationv1.SelfSubjectAccessReviewSpec) (granted bool, err error)
+type status = authorizationv1.SubjectAccessReviewStatus
+
+type askFunc func(context.Context, authorizationv1.SelfSubjectAccessReviewSpec) (status, error)
 
 // checkAll asks a few questions at a time. Those after the end of ctx fail.
 func checkAll(ctx context.Context, accesses []Access, ask askFunc) Report {
@@ -95,11 +98,14 @@ func checkAll(ctx context.Context, accesses []Access, ask askFunc) Report {
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), askers, len(accesses), func(i int) {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		granted, err := ask(ctx, accesses[i].spec())
+		answer, err := ask(ctx, accesses[i].spec())
+		if !answer.Allowed && !answer.Denied && answer.EvaluationError != "" { // an authorizer has failed, and no other one grants it
+			err = cmp.Or(err, errors.New(answer.EvaluationError))
+		}
 		if err != nil {
 			err = fmt.Errorf("ask about the permission to %s: %w", accesses[i], err)
 		}
-		report.Answers[i] = Answer{accesses[i], granted, err}
+		report.Answers[i] = Answer{accesses[i], err == nil && answer.Allowed, err}
 	})
 	return report
 }

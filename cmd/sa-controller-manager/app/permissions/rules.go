@@ -149,18 +149,9 @@ func commonRules() []Rule {
 
 func serviceAccountRules() []Rule {
 	return []Rule{
-		{
-			Verbs: verbs("list", "watch"), Resource: namespaces,
-			Why: "Which namespaces are Active.",
-		},
-		{
-			Verbs: verbs("list", "watch"), Resource: accounts,
-			Why: "Which of the named accounts are missing.",
-		},
-		{
-			Verbs: verbs("create"), Resource: accounts,
-			Why: "Making them. RBAC cannot restrict create to a name.",
-		},
+		{Verbs: verbs("list", "watch"), Resource: namespaces, Why: "Which namespaces are Active."},
+		{Verbs: verbs("list", "watch"), Resource: accounts, Why: "Which of the named accounts are missing."},
+		{Verbs: verbs("create"), Resource: accounts, Why: "Making them. RBAC cannot restrict create to a name."},
 		{
 			If: shapesAccounts, Verbs: verbs("get"), Resource: namespaces,
 			Why: "Only for --account-template: the labels of a namespace that an account is created in.",
@@ -194,14 +185,8 @@ func tokenRules() []Rule {
 
 func signerRules() []Rule {
 	return append(keyRingRules(), []Rule{
-		{
-			If: onlySigns, Verbs: verbs("create", "patch"), Resource: "events",
-			Why: "As for common, which is a sign of the manager.",
-		},
-		{
-			Verbs: verbs("list", "watch"), Resource: accounts,
-			Why: "Some account, to prove a signing key with a token of it.",
-		},
+		{If: onlySigns, Verbs: verbs("create", "patch"), Resource: "events", Why: "As for common, which is a sign of the manager."},
+		{Verbs: verbs("list", "watch"), Resource: accounts, Why: "Some account, to prove a signing key with a token of it."},
 		{
 			Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews",
 			Why: "To ask kube-apiserver whether it accepts a signing key.",
@@ -243,22 +228,13 @@ func keyRingRules() []Rule {
 
 func rootCARules() []Rule {
 	return []Rule{
-		{
-			Verbs: verbs("list", "watch"), Resource: namespaces,
-			Why: "Which namespaces are Active.",
-		},
+		{Verbs: verbs("list", "watch"), Resource: namespaces, Why: "Which namespaces are Active."},
 		{
 			Verbs: verbs("list", "watch"), Resource: configMaps, Name: "kube-root-ca.crt",
 			Why: "Lists and watches select this name, so that no other ConfigMap can be read.",
 		},
-		{
-			Verbs: verbs("create"), Resource: configMaps,
-			Why: "RBAC cannot restrict create to a name.",
-		},
-		{
-			Verbs: verbs("update"), Resource: configMaps, Name: "kube-root-ca.crt",
-			Why: "A bundle that has changed or was edited.",
-		},
+		{Verbs: verbs("create"), Resource: configMaps, Why: "RBAC cannot restrict create to a name."},
+		{Verbs: verbs("update"), Resource: configMaps, Name: "kube-root-ca.crt", Why: "A bundle that has changed or was edited."},
 		{
 			Verbs: verbs("get", "update"), Resource: secrets, Namespace: system, Name: rootCAState,
 			Why: "During a change of the root CA, which ones are published and until when. The Secret comes with the roles.",
@@ -290,10 +266,7 @@ func cleanerRules() []Rule {
 			Why: "list, watch: those of type kubernetes.io/service-account-token only. get: the live read before one is deleted. " +
 				"patch: the label that marks one as invalid. RBAC cannot restrict this to one type of Secret.",
 		},
-		{
-			Verbs: verbs("list"), Resource: pods,
-			Why: "Which token Secrets a Pod still mounts.",
-		},
+		{Verbs: verbs("list"), Resource: pods, Why: "Which token Secrets a Pod still mounts."},
 		{
 			Verbs: verbs("get"), Resource: configMaps, Namespace: system, Name: "kube-apiserver-legacy-service-account-token-tracking",
 			Why: "Since when kube-apiserver notes the use of legacy tokens.",
@@ -325,10 +298,7 @@ func servingRules() []Rule {
 			Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews",
 			Why: "Who it is that asks for the metrics with a token.",
 		},
-		{
-			Verbs: verbs("create"), Group: "authorization.k8s.io", Resource: "subjectaccessreviews",
-			Why: "Whether they may.",
-		},
+		{Verbs: verbs("create"), Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Why: "Whether they may."},
 		{
 			Verbs: verbs("get", "list", "watch"), Resource: configMaps, Namespace: system, Name: "extension-apiserver-authentication",
 			Why: "The CAs of kube-apiserver's clients, whose certificates count here too.",

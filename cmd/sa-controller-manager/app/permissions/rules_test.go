@@ -7,6 +7,12 @@ import (
 	"slices"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
@@ -28,8 +34,7 @@ func everything(t *testing.T) *options.Options {
 	t.Helper()
 	o := options.New()
 	_, err := o.Parse([]string{
-		"--service-account-key-ring=ring.yaml", "--webhook-registration=url",
-		"--pod-token=secret", "--account-template=template.yaml",
+		"--service-account-key-ring=ring.yaml", "--webhook-registration=url", "--pod-token=secret", "--account-template=template.yaml",
 	})
 	testutil.Must(t, err)
 	return o
@@ -40,16 +45,14 @@ func all() []Rule { return slices.Concat(StandardRules(options.New()), OptionalR
 
 func rulesOf(t *testing.T, o *options.Options) []Rule {
 	t.Helper()
-	rules, err := Rules(o)
-	testutil.Must(t, err)
-	return rules
+	return testutil.Get(Rules(o))(t)
 }
 
 func TestRulesFollowFlags(t *testing.T) {
 	t.Parallel()
 	noKeyRing := func(o *options.Options) { o.Keys.KeyRing, o.Keys.PrivateKeyFile = "", "sa.key" }
 	manual := func(o *options.Options) { o.Tokens.TokenSecrets = options.TokenSecretsManual }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*options.Options)
 		gone   []string
@@ -65,9 +68,8 @@ func TestRulesFollowFlags(t *testing.T) {
 			"get /.well-known/openid-configuration",
 		}},
 		"Files": {"the certificate is given", func(o *options.Options) { o.Webhook.CertFile = "tls.crt" }, []string{
-			"create secrets in kube-system",
-			"list secrets/sa-controller-manager-webhook-ca in kube-system", "update secrets/sa-controller-manager-webhook-ca in kube-system",
-			"watch secrets/sa-controller-manager-webhook-ca in kube-system",
+			"create secrets in kube-system", "list secrets/sa-controller-manager-webhook-ca in kube-system",
+			"update secrets/sa-controller-manager-webhook-ca in kube-system", "watch secrets/sa-controller-manager-webhook-ca in kube-system",
 		}},
 		"NoLeader": {"there is no Lease", func(o *options.Options) { o.LeaderElection.LeaderElect = false }, []string{
 			"create leases.coordination.k8s.io in kube-system", "get leases.coordination.k8s.io/sa-controller-manager in kube-system",
@@ -77,8 +79,7 @@ func TestRulesFollowFlags(t *testing.T) {
 			"get leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := everything(t)
@@ -123,7 +124,7 @@ func TestStaticRegistration(t *testing.T) {
 // the role of that one.
 func TestUnusualRules(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*options.Options)
 		want   []string
@@ -132,10 +133,9 @@ func TestUnusualRules(t *testing.T) {
 			o.ExternalSigner.Socket, o.Keys.KeyRing, o.Generic.Controllers = "/run/socket", "ring.json", nil
 		}, []string{
 			"common: create events", "common: patch events", "signer: create tokenreviews.authentication.k8s.io", "signer: get /openid/v1/jwks",
-			"signer: get nodes",
-			"signer: get secrets/sa-controller-manager-key-ring in kube-system", "signer: list leases.coordination.k8s.io in kube-system",
-			"signer: list secrets/sa-controller-manager-key-ring in kube-system", "signer: list serviceaccounts",
-			"signer: update secrets/sa-controller-manager-key-ring in kube-system",
+			"signer: get nodes", "signer: get secrets/sa-controller-manager-key-ring in kube-system",
+			"signer: list leases.coordination.k8s.io in kube-system", "signer: list secrets/sa-controller-manager-key-ring in kube-system",
+			"signer: list serviceaccounts", "signer: update secrets/sa-controller-manager-key-ring in kube-system",
 			"signer: watch secrets/sa-controller-manager-key-ring in kube-system", "signer: watch serviceaccounts",
 		}},
 		"Signer": {"it has no Lease, and nothing by which doctor knows a manager", func(o *options.Options) {
@@ -150,8 +150,7 @@ func TestUnusualRules(t *testing.T) {
 			"common: create events", "common: patch events", "serviceaccount: create serviceaccounts", "serviceaccount: list namespaces",
 			"serviceaccount: list serviceaccounts", "serviceaccount: watch namespaces", "serviceaccount: watch serviceaccounts",
 		}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := nothing()
@@ -179,4 +178,113 @@ func byPart(rules []Rule) []string {
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// TestCheckUser asks for others, and as itself where it is that user.
+func TestCheckUser(t *testing.T) {
+	t.Parallel()
+	accesses := []Access{{Verb: "get", Resource: "serviceaccounts/token"}, {Verb: "get", Path: "/x"}}
+	for name, tc := range map[string]struct {
+		reason, asker, user string
+		status              status
+		wantErr             string
+		wantGroups          []string
+	}{
+		"Other": {
+			reason: "a user is in one group for certain", asker: "admin", user: "someone", wantGroups: []string{"system:authenticated"},
+		},
+		"Account": {
+			reason: "a service account in two more", asker: "admin", user: "system:serviceaccount:ours:manager",
+			wantGroups: []string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ours"},
+		},
+		"Itself": {reason: "the API server knows its groups", asker: "someone", user: "someone"},
+		"OtherUnknown": {
+			reason: "an authorizer that fails might grant it", asker: "admin", user: "someone",
+			status:     status{EvaluationError: "webhook is down"},
+			wantErr:    "2 of 2 permissions could not be checked: ask about the permission to get serviceaccounts/token: webhook is down",
+			wantGroups: []string{"system:authenticated"},
+		},
+		"ItselfUnknown": {
+			reason: "likewise", asker: "someone", user: "someone", status: status{EvaluationError: "webhook is down"},
+			wantErr: "2 of 2 permissions could not be checked: ask about the permission to get serviceaccounts/token: webhook is down",
+		},
+		"Denied": {
+			reason: "another one has decided", asker: "someone", user: "someone",
+			status: status{Denied: true, EvaluationError: "webhook is down"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			// Whatever is asked for is not granted.
+			client.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				switch review := action.(clienttesting.CreateAction).GetObject().DeepCopyObject().(type) {
+				case *authorizationv1.SubjectAccessReview:
+					review.Status = tc.status
+					return true, review, nil
+				case *authorizationv1.SelfSubjectAccessReview:
+					review.Status = tc.status
+					return true, review, nil
+				}
+				return false, nil, nil
+			})
+			client.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+				review := &authenticationv1.SelfSubjectReview{}
+				review.Status.UserInfo.Username = tc.asker
+				return true, review, nil
+			})
+			report := CheckUser(t.Context(), client, tc.user, accesses)
+			testutil.CheckError(t, tc.reason, tc.wantErr, report.Err())
+			if report.User != tc.user || (tc.wantErr == "") != (len(report.Missing()) == len(accesses)) {
+				t.Errorf("%s: %+v, want all missing for %s", tc.reason, report, tc.user)
+			}
+			for _, action := range client.Actions() {
+				review, ok := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+				if ok && tc.wantGroups == nil {
+					t.Errorf("%s: it asks for itself as for somebody else", tc.reason)
+				}
+				if !ok {
+					continue
+				}
+				testutil.Check(t, tc.reason+": user", tc.user, review.Spec.User)
+				testutil.Check(t, tc.reason+": groups", tc.wantGroups, review.Spec.Groups)
+			}
+		})
+	}
+}
+
+// TestNothingIsGrantedTwice: what one role has twice is a mistake too.
+func TestNothingIsGrantedTwice(t *testing.T) {
+	t.Parallel()
+	rules := all()
+	for _, rule := range rules {
+		if rule.Why == "" {
+			t.Errorf("%s: no reason for %v", rule.Part, Accesses([]Rule{rule}))
+		}
+	}
+	for _, key := range rolesOf(rules, Accesses(rules)) {
+		seen := map[Access]bool{}
+		for _, rule := range key.rules(rules) {
+			for _, access := range Accesses([]Rule{rule}) {
+				if seen[access] {
+					t.Errorf("the role %s grants twice: %s", key.name(), access)
+				}
+				seen[access] = true
+			}
+		}
+	}
+}
+
+// TestStandardLeavesTheOptionsOut is about the identity of a process as the manifests run it:
+// it may create no Secret outside of kube-system, and its webhook may read none but its own CA.
+func TestStandardLeavesTheOptionsOut(t *testing.T) {
+	t.Parallel()
+	for _, rule := range StandardRules(options.New()) {
+		for _, access := range Accesses([]Rule{rule}) {
+			everySecret := access.Resource == secrets && access.Namespace == ""
+			if everySecret && access.Verb == "create" ||
+				rule.Part == "webhook" && (everySecret || access.Resource == pods && access.Verb == "get") {
+				t.Errorf("the %s is granted: %s", rule.Part, access)
+			}
+		}
+	}
 }

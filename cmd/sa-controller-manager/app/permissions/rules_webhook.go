@@ -21,10 +21,7 @@ var configurations = []string{"mutatingwebhookconfigurations", "validatingwebhoo
 
 func webhookRules() []Rule {
 	rules := []Rule{
-		{
-			Verbs: verbs("get", "list", "watch"), Resource: accounts,
-			Why: "The account of a Pod. get: one that the cache does not have.",
-		},
+		{Verbs: verbs("get", "list", "watch"), Resource: accounts, Why: "The account of a Pod. get: one that the cache does not have."},
 		{
 			If: issuesCertificate, Verbs: verbs("create"), Resource: secrets, Namespace: system,
 			Why: "The serving CA. Not needed with --webhook-tls-cert-file. RBAC cannot restrict create to a name.",

@@ -19,14 +19,14 @@ func CheckUser(ctx context.Context, client kubernetes.Interface, name string, ac
 	if asker, err := whoAmI(ctx, client); err == nil && asker == name {
 		return Check(ctx, client, accesses)
 	}
-	report := checkAll(ctx, accesses, func(ctx context.Context, spec authorizationv1.SelfSubjectAccessReviewSpec) (bool, error) {
+	report := checkAll(ctx, accesses, func(ctx context.Context, spec authorizationv1.SelfSubjectAccessReviewSpec) (status, error) {
 		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: name, Groups: groupsOf(name),
 				ResourceAttributes: spec.ResourceAttributes, NonResourceAttributes: spec.NonResourceAttributes,
 			},
 		}, metav1.CreateOptions{})
-		return err == nil && review.Status.Allowed, err
+		return review.Status, err
 	})
 	report.User = name
 	return report

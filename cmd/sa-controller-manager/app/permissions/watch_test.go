@@ -99,26 +99,17 @@ func TestWatcherGoesOn(t *testing.T) {
 
 		time.Sleep(10*time.Minute + 30*time.Second)
 		synctest.Wait()
-		result, err := watcher.Findings()
-		testutil.Must(t, err)
+		result := testutil.Get(watcher.Findings())(t)
 		if len(result.Findings) != 1 || !result.Findings[0].Unready {
 			t.Fatalf("findings %v, want one that readiness fails for", result.Findings)
 		}
 		testutil.Check(t, "finding", `user "system:sa-controller-manager" lacks permissions [patch secrets (token)]`,
 			fmt.Sprint(result.Findings[0].Message, " ", result.Findings[0].Objects))
 		// After 0, 1, 3, 7, 15, 31 and 63 seconds, then every minute.
-		if n := server.times("patch secrets"); n != 16 {
-			t.Errorf("asked %d times in ten and a half minutes, want 16", n)
-		}
-		if n := server.times("get secrets"); n != 1 {
-			t.Errorf("what is granted was asked for %d times, want once", n)
-		}
-		if n := strings.Count(logs(), "lacks permissions: patch secrets"); n != 1 {
-			t.Errorf("what is missing was logged %d times, want once:\n%s", n, logs())
-		}
-		if !strings.Contains(logs(), "kind: ClusterRoleBinding") {
-			t.Errorf("the log does not show what grants it:\n%s", logs())
-		}
+		testutil.Check(t, "times that it has asked in ten and a half minutes", 16, server.times("patch secrets"))
+		testutil.Check(t, "times that it has asked for what is granted", 1, server.times("get secrets"))
+		testutil.Check(t, "lines about what is missing", 1, strings.Count(logs(), "lacks permissions: patch secrets"))
+		testutil.CheckContains(t, "the log shows what grants it", "kind: ClusterRoleBinding", logs())
 
 		granted.Store(true)
 		time.Sleep(maxRetry)
@@ -126,9 +117,7 @@ func TestWatcherGoesOn(t *testing.T) {
 		if result, err := watcher.Findings(); result.Note != "" || len(result.Findings) > 0 || err != nil {
 			t.Errorf("result %v, %v after everything is granted", result, err)
 		}
-		if !strings.Contains(logs(), "All permissions are granted now") {
-			t.Errorf("the log does not say that it is over:\n%s", logs())
-		}
+		testutil.CheckContains(t, "the log says that it is over", "All permissions are granted now", logs())
 
 		granted.Store(false)
 		time.Sleep(recheck)
@@ -136,9 +125,7 @@ func TestWatcherGoesOn(t *testing.T) {
 		if result, err := watcher.Findings(); len(result.Findings) != 1 || err != nil {
 			t.Errorf("result %v, %v after a permission was taken away", result, err)
 		}
-		if n := strings.Count(logs(), "lacks permissions: patch secrets"); n != 2 {
-			t.Errorf("what is missing was logged %d times, want once more:\n%s", n, logs())
-		}
+		testutil.Check(t, "lines about what is missing", 2, strings.Count(logs(), "lacks permissions: patch secrets"))
 	})
 }
 
@@ -159,26 +146,21 @@ func TestWatcherPassesWhatItCannotKnow(t *testing.T) {
 func TestGrantIsForTheRightUser(t *testing.T) {
 	t.Parallel()
 	const ours = "kind: User\n  name: system:sa-controller-manager\n"
-	cases := map[string]struct {
-		reason, user string
-		want, remedy string
+	for name, tc := range map[string]struct {
+		reason, user, want, remedy string
 	}{
 		"Ours":   {"", "system:sa-controller-manager", ours, "preflight -o grant"},
 		"Nobody": {"the API server did not say", "", ours, "preflight -o grant"},
 		"Other":  {"our roles are not bound to it in passing", "system:serviceaccount:ns:sa", "", "with this user as the subject"},
 		"KCM":    {"its permissions are not ours to widen", "system:kube-controller-manager", "", "sa-controller-manager kubeadm kubeconfig"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			report := Report{User: tc.user, Answers: []Answer{{Access: Access{Verb: "patch", Resource: "secrets"}}}}
-			text, err := report.Grants(rulesOfToken())
-			testutil.Must(t, err)
+			text := testutil.Get(report.Grants(rulesOfToken()))(t)
 			if !strings.Contains(text, tc.want) || (text == "") != (tc.want == "") {
 				t.Errorf("%s: want %q in\n%s", tc.reason, tc.want, text)
 			}
-			if remedy := report.Findings(rulesOfToken())[0].Remedy; !strings.Contains(remedy, tc.remedy) {
-				t.Errorf("%s: the remedy %q does not name %q", tc.reason, remedy, tc.remedy)
-			}
+			testutil.CheckContains(t, tc.reason, tc.remedy, report.Findings(rulesOfToken())[0].Remedy)
 		})
 	}
 }

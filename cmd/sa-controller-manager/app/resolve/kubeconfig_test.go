@@ -41,8 +41,7 @@ func edited(part, text string) []byte { return []byte(strings.ReplaceAll(kubecon
 func parse(t *testing.T, args ...string) *options.Options {
 	t.Helper()
 	o := options.New()
-	_, err := o.Parse(args)
-	testutil.Must(t, err)
+	testutil.Get(o.Parse(args))(t)
 	return o
 }
 
@@ -54,42 +53,34 @@ func TestClientConfig(t *testing.T) {
 		QPS                               float32
 		Burst                             int
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		flags  []string
 		want   summary
 	}{
 		"Kubeconfig": {
-			reason: "the defaults: no limit, protobuf",
-			flags:  []string{"--kubeconfig=" + kubeconfig},
-			want: summary{
+			reason: "the defaults: no limit, protobuf", flags: []string{"--kubeconfig=" + kubeconfig}, want: summary{
 				Host: "https://apiserver.example.com:6443", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1, Burst: 30,
 				Cluster: "demo https://apiserver.example.com:6443",
 			},
 		},
 		"MasterOverKubeconfig": {
 			reason: "the address is overridden, the identity is not",
-			flags:  []string{"--kubeconfig=" + kubeconfig, "--master=https://other.example.com"},
-			want: summary{
+			flags:  []string{"--kubeconfig=" + kubeconfig, "--master=https://other.example.com"}, want: summary{
 				Host: "https://other.example.com", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1, Burst: 30,
 				Cluster: "demo https://other.example.com",
 			},
 		},
 		"Master": {
-			reason: "an address alone is enough",
-			flags: []string{
+			reason: "an address alone is enough", flags: []string{
 				"--master=http://127.0.0.1:8080", "--kube-api-qps=20", "--kube-api-burst=40", "--kube-api-content-type=application/json",
 			},
-			want: summary{
-				Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40, Cluster: "http://127.0.0.1:8080",
-			},
+			want: summary{Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40, Cluster: "http://127.0.0.1:8080"},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := &parse(t, tc.flags...).Connection
-			config, err := resolve.ClientConfig(o)
-			testutil.Must(t, err)
+			config := testutil.Get(resolve.ClientConfig(o))(t)
 			got := summary{config.Host, config.BearerToken, config.ContentType, o.Cluster, config.QPS, config.Burst}
 			testutil.Check(t, tc.reason+": config", tc.want, got)
 			if !strings.HasSuffix(config.UserAgent, "/sa-controller-manager") {
@@ -102,22 +93,20 @@ func TestClientConfig(t *testing.T) {
 
 func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		path string
 		want string // besides the flag and the file
 	}{
 		"Missing": {path: filepath.Join(t.TempDir(), "missing"), want: "no such file"},
 		"Empty":   {path: testutil.WriteFile(t, "kubeconfig", nil), want: "it must have a current-context that names a cluster"},
 		"NoContext": {
-			path: testutil.WriteFile(t, "kubeconfig", edited("current-context: demo", "")),
-			want: `"kubectl config use-context" sets it`,
+			path: testutil.WriteFile(t, "kubeconfig", edited("current-context: demo", "")), want: `"kubectl config use-context" sets it`,
 		},
 		"NoSuchKeyFiles": {
 			path: testutil.WriteFile(t, "kubeconfig", edited("token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere")),
 			want: "/nowhere",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := resolve.ClientConfig(&options.Connection{Kubeconfig: tc.path})
 			if err == nil {
@@ -153,15 +142,11 @@ func TestDryRun(t *testing.T) {
 		asked = append(asked, request.Method+" "+request.URL.RawQuery)
 	}))
 	defer server.Close()
-	config, err := resolve.ClientConfig(&options.Connection{Master: server.URL, QPS: -1, DryRun: true})
-	testutil.Must(t, err)
-	client, err := rest.HTTPClientFor(config)
-	testutil.Must(t, err)
+	config := testutil.Get(resolve.ClientConfig(&options.Connection{Master: server.URL, QPS: -1, DryRun: true}))(t)
+	client := testutil.Get(rest.HTTPClientFor(config))(t)
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+"?a=b", nil)
-		testutil.Must(t, err)
-		response, err := client.Do(request)
-		testutil.Must(t, err)
+		request := testutil.Get(http.NewRequestWithContext(t.Context(), method, server.URL+"?a=b", nil))(t)
+		response := testutil.Get(client.Do(request))(t)
 		testutil.Must(t, response.Body.Close())
 	}
 	testutil.Check(t, "requests", []string{

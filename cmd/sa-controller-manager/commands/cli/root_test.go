@@ -4,11 +4,20 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -109,4 +118,171 @@ func TestWrap(t *testing.T) {
 			testutil.Check(t, tc.reason, tc.want, wrap(tc.help, tc.columns))
 		})
 	}
+}
+
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		check    func(n int) error // the nth check
+		took     time.Duration
+		want     string
+		progress []string
+	}{
+		"AtOnce": {check: func(int) error { return nil }},
+		"AtTheThirdCheck": {
+			check: func(n int) error {
+				if n < 3 {
+					return fmt.Errorf("check %d", n)
+				}
+				return nil
+			},
+			took: 500 * time.Millisecond, progress: []string{"0s: check 1", "0s: check 2"},
+		},
+		"Permanent": {
+			reason: "waiting does not change it", check: func(int) error { return fmt.Errorf("wrapped: %w", Permanent(errors.New("off"))) },
+			want: "off",
+		},
+		"Never": {
+			reason: "the last error is what helps", check: func(n int) error { return fmt.Errorf("check %d", n) }, took: 600 * time.Millisecond,
+			want: "it did not come within 600ms: check 3", progress: []string{
+				"0s: check 1", "0s: check 2", "1s: check 3",
+			},
+		},
+	} {
+		testutil.Bubble(t, name, func(t *testing.T) {
+			var progress []string
+			a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}
+			begun, checks := time.Now(), 0
+			err := a.Until(t.Context(), func(context.Context) error {
+				checks++
+				return tc.check(checks)
+			})
+			if got := fmt.Sprint(err); got != tc.want && (tc.want != "" || err != nil) {
+				t.Errorf("%s\nerror %v, want %q", tc.reason, err, tc.want)
+			}
+			testutil.Check(t, "time", tc.took, time.Since(begun))
+			testutil.Check(t, "progress", tc.progress, progress)
+		})
+	}
+}
+
+func TestFind(t *testing.T) {
+	const none = "none"
+	for name, tc := range map[string]struct {
+		given                       options.Connection
+		inPod                       bool
+		env                         string
+		home, admin                 string // missing, unless given
+		wantFile, wantList, wantErr string
+	}{
+		"Flag":            {given: options.Connection{Kubeconfig: "flag"}, inPod: true, env: "env", home: "home", wantFile: "flag"},
+		"Pod":             {inPod: true, env: "env", home: "home", admin: "admin"},
+		"ContextInAPod":   {given: options.Connection{Context: "c"}, inPod: true, env: "env", wantList: "env"},
+		"Environment":     {env: "env:more", home: "home", admin: "admin", wantList: "env:more"},
+		"Home":            {home: "home", admin: "admin", wantList: "home"},
+		"Node":            {admin: "admin", wantFile: "admin"},
+		"Address":         {given: options.Connection{Master: "https://a"}},
+		"UserForAddress":  {given: options.Connection{Master: "https://a"}, inPod: true, home: "home", wantList: "home"},
+		"EnvironmentGone": {env: "gone", home: "home", wantErr: "KUBECONFIG="},
+		"Nothing":         {wantErr: "no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := func(name string) string {
+				if name == "" {
+					return filepath.Join(dir, none)
+				}
+				testutil.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+				return filepath.Join(dir, name)
+			}
+			var listed []string
+			for name := range strings.SplitSeq(tc.env, ":") {
+				listed = append(listed, path(name))
+			}
+			if tc.env != "" {
+				tc.env = strings.Join(listed, ":")
+			}
+			t.Setenv("KUBECONFIG", strings.Replace(tc.env, "gone", "none", 1))
+			err := find(&tc.given, tc.inPod, path(tc.home), path(tc.admin))
+			if (err == nil) != (tc.wantErr == "") || !strings.HasPrefix(fmt.Sprint(err), tc.wantErr) && err != nil {
+				t.Errorf("error %v, want %q", err, tc.wantErr)
+			}
+			list := strings.ReplaceAll(strings.Join(tc.given.Found, ":"), dir+"/", "")
+			if file := strings.TrimPrefix(tc.given.Kubeconfig, dir+"/"); file != tc.wantFile || list != tc.wantList {
+				t.Errorf("file %q and list %q, want %q and %q", file, list, tc.wantFile, tc.wantList)
+			}
+		})
+	}
+}
+
+// TestConnectFollowsEnvironment: files are merged, as by kubectl, and errors name them.
+func TestConnectFollowsEnvironment(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	current := testutil.WriteFile(t, "current", []byte("apiVersion: v1\nkind: Config\ncurrent-context: demo\n"))
+	rest := testutil.WriteFile(t, "rest", []byte(`apiVersion: v1
+kind: Config
+clusters: [{name: demo, cluster: {server: "https://apiserver.example.com:6443"}}]
+contexts: [{name: demo, context: {cluster: demo}}]
+`))
+	for _, tc := range []struct{ env, want string }{
+		{current + ":" + rest, "demo https://apiserver.example.com:6443"},
+		{rest, `kubeconfig "` + rest + `": it must have a current-context`},
+	} {
+		t.Setenv("KUBECONFIG", tc.env)
+		o := options.NewConnection()
+		_, err := Connect(&o)
+		if got := o.Cluster + fmt.Sprint(err); !strings.HasPrefix(got, tc.want) {
+			t.Errorf("KUBECONFIG=%s: %s, want %q", tc.env, got, tc.want)
+		}
+	}
+}
+
+func TestClusterFlags(t *testing.T) {
+	t.Parallel()
+	for kubeconfig, want := range map[string]string{
+		"": "", "/etc/admin.conf": " --kubeconfig=/etc/admin.conf", "it's mine": ` --kubeconfig='it'\''s mine'`,
+	} {
+		testutil.Check(t, kubeconfig, want+" --master=https://a:6443 --context=b@c",
+			ClusterFlags(options.Connection{Kubeconfig: kubeconfig, Master: "https://a:6443", Context: "b@c"}))
+	}
+}
+
+func TestInvalidFlags(t *testing.T) {
+	t.Parallel()
+	one, other := errors.New("--a b"), errors.New("--c d")
+	for want, problems := range map[string][]error{
+		"<nil>": nil, "--a b": {one}, "2 problems with the flags:\n  --a b\n  --c d": {one, other},
+	} {
+		testutil.Check(t, "error", want, fmt.Sprint(InvalidFlags("cmd", problems)))
+	}
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	tell := (&Progress{w: &b, terminal: true}).Waiting()
+	tell("the cache age", 90*time.Second)
+	tell("the cache age", 85*time.Second)
+	tell("kube-apiserver", 0)
+	const line = "\r\x1b[K"
+	const want = "Waiting: the cache age\n" + line + "1m30s left " + line + line + "1m25s left " + line + "Waiting: kube-apiserver\n"
+	testutil.Check(t, "printed", want, b.String())
+}
+
+// TestProgressWithoutATerminal: a log shows that a long step goes on, and little else.
+func TestProgressWithoutATerminal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b strings.Builder
+		p := NewProgress(&b)
+		for second := range 25 {
+			p.Show(fmt.Sprintf("%ds: not ready", second))
+			time.Sleep(time.Second)
+		}
+		fmt.Fprintln(p.Above(&b), "done")
+		p.End()
+		const want = "10s: not ready\n20s: not ready\ndone\n"
+		testutil.Check(t, "printed", want, b.String())
+	})
 }

@@ -51,8 +51,7 @@ func TestToken(t *testing.T) {
 	try(t, "token", map[string]checkCase{
 		"Accepted": {reason: "all is well"},
 		"Refused": {
-			reason: "kube-apiserver's own keys do not fit",
-			change: func(_ *testing.T, _ *cluster, client *fake.Clientset) {
+			reason: "kube-apiserver's own keys do not fit", change: func(_ *testing.T, _ *cluster, client *fake.Clientset) {
 				reviewing(client, authenticationv1.TokenReviewStatus{Error: "invalid bearer token"})
 			},
 			want: []string{"fresh-token-refused: invalid bearer token"},
@@ -62,10 +61,8 @@ func TestToken(t *testing.T) {
 			objects: []runtime.Object{withKey("a", "x"), withKey("b", "x"), withKey("c", "y"), withKey("d", "")},
 			want:    []string{"secret-key-unknown: x, y: shop/a, shop/b, shop/c"},
 		},
-		"RevokedKey": {
-			reason: "the token controller fills the Secret again", objects: []runtime.Object{withKey("a", "x"), revoked("x")},
-		},
-		"NoReview": {reason: "an error is no finding", change: failing("create", "tokenreviews"), wantErr: "reviewed: the API is down"},
+		"RevokedKey": {reason: "the token controller fills the Secret again", objects: []runtime.Object{withKey("a", "x"), revoked("x")}},
+		"NoReview":   {reason: "an error is no finding", change: failing("create", "tokenreviews"), wantErr: "reviewed: the API is down"},
 		"NoKeys": {reason: "no JWKS", change: func(_ *testing.T, c *cluster, _ *fake.Clientset) {
 			c.Get = func(context.Context, string) ([]byte, error) { return []byte("{}"), nil }
 		}, wantErr: "the document holds no key"},
@@ -192,10 +189,8 @@ func TestPermissions(t *testing.T) {
 		}
 	}
 	try(t, "permissions", map[string]checkCase{
-		"All": {reason: "the user of the manifests", change: granting("system:sa-controller-manager")},
-		"Account": {
-			reason: "the subject of the binding", change: bound(granting("system:serviceaccount:ours:manager")),
-		},
+		"All":     {reason: "the user of the manifests", change: granting("system:sa-controller-manager")},
+		"Account": {reason: "the subject of the binding", change: bound(granting("system:serviceaccount:ours:manager"))},
 		"Missing": {reason: "each one is named, with a part that needs it",
 			change: granting("system:sa-controller-manager", "patch secrets", "update leases"),
 			want: []string{"permissions-missing: patch secrets (token), update leases.coordination.k8s.io/sa-controller-manager in " +

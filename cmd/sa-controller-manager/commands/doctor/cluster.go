@@ -4,8 +4,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -136,18 +138,12 @@ func (c *cluster) installed(ctx context.Context) (bool, error) {
 	binding, err := c.binding(ctx)
 	lease, leaseErr := c.lease(ctx)
 	registered, registeredErr := c.registered(ctx)
-	if c.User != "" || binding != nil || lease != nil {
+	exists := slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.Exists })
+	if c.User != "" || binding != nil || lease != nil || exists {
 		return true, nil
 	}
-	for _, one := range registered {
-		if one.Exists {
-			return true, nil
-		}
-	}
-	for _, err := range []error{err, leaseErr, registeredErr} {
-		if err != nil {
-			return false, fmt.Errorf("is sa-controller-manager installed? %w", err)
-		}
+	if err := cmp.Or(err, leaseErr, registeredErr); err != nil {
+		return false, fmt.Errorf("is sa-controller-manager installed? %w", err)
 	}
 	return false, nil
 }

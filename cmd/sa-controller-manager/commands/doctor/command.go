@@ -114,7 +114,7 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.user, "user", o.user, "User `name` of the manager. Without it, the subject of its ClusterRoleBinding.")
 	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Run only these `checks`.")
 	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Skip these `checks`.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of each check.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of each check. After two of them no other one is made.")
 	cmd.Flags().DurationVar(&o.grace, "grace", o.grace,
 		"Age below which namespaces and Secrets are not checked: the controllers may not have reached them yet.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")

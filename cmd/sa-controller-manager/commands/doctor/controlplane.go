@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +16,6 @@ import (
 	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/manifests"
 )
@@ -60,11 +60,18 @@ func userOf(subjects []rbacv1.Subject) string {
 	return ""
 }
 
+// mostAhead is by how much the clock of the leader may be ahead of ours. It also delays the notice that it is gone.
+const mostAhead = time.Minute
+
 // checkControlPlane finds static pods that "kubeadm upgrade" without our patches has reset.
 func (c *cluster) checkControlPlane(ctx context.Context) (check.Result, error) {
 	lease, err := c.lease(ctx)
 	if err != nil {
 		return check.Result{}, err
+	}
+	if lease != nil && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.Sub(c.Clock.Now()) > mostAhead {
+		return check.Result{}, fmt.Errorf("the Lease %s/%s was renewed at %s, which is in the future: it is not known whether a replica "+
+			"leads; compare the clocks, and delete the Lease if it was edited", lease.Namespace, lease.Name, lease.Spec.RenewTime.UTC())
 	}
 	registered, err := c.registered(ctx)
 	if err != nil {
@@ -74,7 +81,7 @@ func (c *cluster) checkControlPlane(ctx context.Context) (check.Result, error) {
 	if err != nil {
 		return check.Result{}, fmt.Errorf("list the Pods of kube-system: %w", err)
 	}
-	found := component.Findings(pods.Items, trial.Bound(registered), lease, c.Clock.Now())
+	found := controlPlaneFindings(pods.Items, trial.Bound(registered), lease, c.Clock.Now())
 	here, err := configfile.Findings(manifests.StaticDirectory) // on a node of the control plane
 	found.Findings = append(found.Findings, here.Findings...)
 	return found, err

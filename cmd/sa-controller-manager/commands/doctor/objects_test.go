@@ -4,9 +4,12 @@
 package doctor
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,8 +19,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -56,8 +63,7 @@ func TestSecrets(t *testing.T) {
 			reason: "nothing to look at", change: answering("secrets", &corev1.SecretList{}), skipped: "no token Secrets older than 1m0s",
 		},
 		"Young": {
-			reason: "too young to look at",
-			change: answering("secrets",
+			reason: "too young to look at", change: answering("secrets",
 				&corev1.SecretList{Items: []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "a",
 					CreationTimestamp: metav1.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}}}}),
 			skipped: "no token Secrets older than 1m0s",
@@ -65,21 +71,14 @@ func TestSecrets(t *testing.T) {
 		"Orphans": {reason: "no account, or an earlier one of that name",
 			change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
 			want:   []string{"secret-orphan: shop/a, shop/b, shop/c"}},
-		"Stuck": {
-			reason: "it has no token", change: adding(secret("a", "default", tokenless, anyUID)),
-			want: []string{"secret-empty: shop/a"},
-		},
+		"Stuck": {reason: "it has no token", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"secret-empty: shop/a"}},
 		"Immutable": {
 			reason: "the API server lets no client fill it", change: adding(secret("a", "default", tokenless, frozen)),
 			want: []string{"secret-immutable: shop/a"},
 		},
-		"Nameless": {
-			reason: "no annotation", change: adding(secret("a", "default", nobody)),
-			want: []string{"secret-without-account: shop/a"},
-		},
+		"Nameless": {reason: "no annotation", change: adding(secret("a", "default", nobody)), want: []string{"secret-without-account: shop/a"}},
 		"RootCA": {
-			reason: "another root CA", change: adding(secret("a", "default", strange)),
-			want: []string{"secret-root-ca-differs: shop/a"},
+			reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"secret-root-ca-differs: shop/a"},
 		},
 		"Spared": {reason: "too young, or being deleted", change: adding(
 			secret("a", "gone", young), secret("b", "default", tokenless, young), secret("c", "gone", leaving))},
@@ -102,8 +101,7 @@ func TestNamespaces(t *testing.T) {
 	given := func(file string, state ...string) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(t *testing.T, c *cluster, client *fake.Clientset) {
 			t.Helper()
-			bundle, err := rootca.ParseBundle([]byte(file))
-			testutil.Must(t, err)
+			bundle := testutil.Get(rootca.ParseBundle([]byte(file)))(t)
 			c.RootCA = bundle
 			for _, name := range []string{"kube-system", "shop"} {
 				published := rootCA(name, next+former)
@@ -131,13 +129,9 @@ func TestNamespaces(t *testing.T) {
 			want: []string{"root-ca-differs: x"},
 		},
 		"Overlap": {reason: "a previous root CA in the overlap fits", change: given(next, former)},
-		"Extra": {
-			reason: "a CA outside of the overlap", change: given(next),
-			want: []string{"root-ca-differs: kube-system, shop"},
-		},
+		"Extra":   {reason: "a CA outside of the overlap", change: given(next), want: []string{"root-ca-differs: kube-system, shop"}},
 		"File": {
-			reason: "the file has another", change: given(certificate(t), former+next),
-			want: []string{"root-ca-differs: kube-system, shop"},
+			reason: "the file has another", change: given(certificate(t), former+next), want: []string{"root-ca-differs: kube-system, shop"},
 		},
 		"Down": {reason: "not asked", change: failing("list", "configmaps"), wantErr: "list ConfigMaps kube-root-ca.crt: the API is down"},
 	})
@@ -176,5 +170,100 @@ func TestTrustBundle(t *testing.T) {
 			},
 		},
 		"Down": {reason: "not asked", change: failing("list", "clustertrustbundles"), wantErr: "list ClusterTrustBundles: the API is down"},
+	})
+}
+
+// listing makes an account in namespace shop, and managedFields say that manager wrote its list.
+func listing(name, manager string, age time.Duration, secrets ...string) func() runtime.Object {
+	return func() runtime.Object {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, UID: "listing", CreationTimestamp: metav1.NewTime(time.Now().Add(-age)),
+		}}
+		for _, secret := range secrets {
+			account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: secret})
+			account.ManagedFields = append(account.ManagedFields, metav1.ManagedFieldsEntry{
+				Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:secrets":{"k:{\"name\":\"` + secret + `\"}":{}}}`),
+			})
+		}
+		return account
+	}
+}
+
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	opaque := func() runtime.Object {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "docker"}, Type: corev1.SecretTypeDockercfg}
+	}
+	var names []string
+	for i := range 1000 {
+		names = append(names, fmt.Sprintf("gone-%d", i))
+	}
+	try(t, "references", map[string]checkCase{
+		"Healthy": {reason: "nothing to say"},
+		"None":    {reason: "nothing to look at", change: answering("serviceaccounts", &corev1.ServiceAccountList{}), skipped: "no accounts"},
+		"Missing": {
+			reason: "a user may create it later", change: adding(listing("cart", "kubectl", time.Hour, "cart-token-vault", "vault")),
+			want: []string{"unattributed-reference: shop/cart (cart-token-vault vault)"},
+		},
+		"Many": {
+			reason: "a tenant may list as many as fit an object, and each is a request",
+			change: adding(listing("cart", "kubectl", time.Hour, names...)),
+			want:   []string{"unattributed-reference: shop/cart (" + strings.Join(names[:20], " ") + ", perhaps more)"},
+		},
+		"OfATokenManager": {reason: "it removes its own entry", change: adding(listing("cart", meta.FieldManager, time.Hour, "gone"))},
+		"There": {
+			reason: "of any type", change: adding(listing("cart", "kubectl", time.Hour, "mine", "docker"), secret("mine", "cart"), opaque),
+		},
+		"Young": {reason: "the token controller may still create it", change: adding(listing("cart", "kubectl", time.Second, "vault"))},
+		"NoName": {
+			reason: "it must not get into a shell command", change: adding(listing("cart", "kubectl", time.Hour, "a'; reboot #")),
+		},
+		"Down": {reason: "not asked", change: failing("list", "serviceaccounts"), wantErr: "list ServiceAccounts: the API is down"},
+		"SecretsDown": {reason: "an error is no finding", change: func(t *testing.T, c *cluster, client *fake.Clientset) {
+			t.Helper()
+			adding(listing("cart", "kubectl", time.Hour, "vault"))(t, c, client)
+			failing("get", "secrets")(t, c, client)
+		}, wantErr: "look up secret shop/vault: the API is down"},
+	})
+}
+
+func TestPodPolicy(t *testing.T) {
+	t.Parallel()
+	policy, binding := clitest.Refusal(), clitest.RefusalBinding
+	with := func(objects ...runtime.Object) []runtime.Object {
+		return append(objects, clitest.Policy(podpolicy.Completion)...)
+	}
+	try(t, "policy", map[string]checkCase{
+		"Denies": {reason: "all is well", objects: with(policy, binding(admissionregistrationv1.Deny))},
+		"NoPolicy": {
+			reason: "the binding alone refuses nothing", objects: with(binding(admissionregistrationv1.Deny)),
+			want: []string{"policy-missing: there is no ValidatingAdmissionPolicy sa-controller-manager-pods"},
+		},
+		"NoBinding": {
+			reason: "the policy alone refuses nothing", objects: with(policy),
+			want: []string{"policy-missing: there is no ValidatingAdmissionPolicyBinding sa-controller-manager-pods"},
+		},
+		"Warns": {
+			reason: "the webhook was unregistered", objects: with(policy, binding(admissionregistrationv1.Warn)),
+			want: []string{"policy-missing: the ValidatingAdmissionPolicyBinding sa-controller-manager-pods is not that of this version: " +
+				"its spec.validationActions is [Warn], want [Deny]"},
+		},
+		"NoCompletion": {
+			reason: "a failure of ours refuses all Pods", objects: []runtime.Object{policy, binding(admissionregistrationv1.Deny)},
+			want: []string{"completion-missing: there is no MutatingAdmissionPolicy sa-controller-manager-completion"},
+		},
+		"CompletesOtherwise": {
+			reason: "with token Secrets the policy must go", objects: with(policy, binding(admissionregistrationv1.Deny)),
+			change: func(_ *testing.T, c *cluster, _ *fake.Clientset) { c.Plugin.Mode = serviceaccount.Secret },
+			want:   []string{"completion-unwanted"},
+			remedy: "kubectl delete mutatingadmissionpolicybindings sa-controller-manager-completion-default",
+		},
+		"AfterAHandback": {
+			reason: "kube-apiserver has its plugin", change: admits(nil, true, true, false), skipped: "kube-apiserver has its ServiceAccount plugin",
+		},
+		"Unknown": {
+			reason: "an error is no finding", change: failing("get", "validatingadmissionpolicies"),
+			wantErr: "read ValidatingAdmissionPolicy sa-controller-manager-pods: the API is down",
+		},
 	})
 }

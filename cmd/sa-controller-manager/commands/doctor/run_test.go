@@ -7,11 +7,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
@@ -22,26 +26,32 @@ import (
 func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		hangs := func(_ *cluster, ctx context.Context) (check.Result, error) {
+			<-ctx.Done()
+			return check.Result{}, ctx.Err()
+		}
 		checks := []step{
-			{Name: "hangs", About: "stays", run: func(_ *cluster, ctx context.Context) (check.Result, error) {
-				<-ctx.Done()
-				return check.Result{}, ctx.Err()
-			}},
+			{Name: "hangs", About: "stays", run: hangs},
 			{Name: "both", run: func(*cluster, context.Context) (check.Result, error) {
 				return check.Result{Findings: []check.Finding{{Code: "c", Message: "p", Remedy: "m", Objects: []string{"a", "b", "c", "d",
 					"e", "f", "g"}}}}, errors.New("down")
 			}},
 			{Name: "works", run: func(*cluster, context.Context) (check.Result, error) { return check.Result{Note: "seen"}, nil }},
 			{Name: "idle", run: func(*cluster, context.Context) (check.Result, error) { return check.Skip("no Secrets"), nil }},
+			{Name: "slow", run: hangs},
+			{Name: "last", run: hangs},
 		}
 		var shown []string
 		report := newReport(run(t.Context(), &cluster{}, checks, time.Second, func(line string) { shown = append(shown, line) }))
-		testutil.Check(t, "progress", []string{"hangs: stays ...", "both:  ...", "works:  ...", "idle:  ..."}, shown)
+		progress := []string{"hangs: stays ...", "both:  ...", "works:  ...", "idle:  ...", "slow:  ...", "last:  ..."}
+		testutil.Check(t, "progress", progress, shown)
 		const want = `CHECK   RESULT     DETAIL
 hangs   unknown    no answer within 1s: context deadline exceeded
 both    findings   down
 works   ok         seen
 idle    skipped    no Secrets
+slow    unknown    no answer within 1s: context deadline exceeded
+last    unknown    not made, because 2 others have had no answer in time
 
 1. both: p
    where:  a, b, c, d, e and 2 more (-o json has them)
@@ -77,9 +87,7 @@ roots     skipped    no Pods
 `
 	marked := strings.NewReplacer("RED(", "\x1b[31m", "BOLD(", "\x1b[1m", ")", "\x1b[0m").Replace(want)
 	testutil.Check(t, "40 columns", marked, report.table(40))
-	if wide := report.table(300); wide != report.table(widest) {
-		t.Errorf("a wide terminal has long lines:\n%s", wide)
-	}
+	testutil.Check(t, "a wide terminal", report.table(widest), report.table(300))
 }
 
 func TestDocuments(t *testing.T) {
@@ -114,5 +122,65 @@ func TestWords(t *testing.T) {
 	}
 	if row := "| `DoctorReport` `checks[].result` | `ok`, `findings`, `skipped`, `unknown` |"; !strings.Contains(contract(), row) {
 		t.Errorf("docs/cli.md lacks %s", row)
+	}
+}
+
+func TestDoctorCommandLine(t *testing.T) {
+	t.Parallel()
+	bad := testutil.WriteFile(t, "bad.pem", []byte("CANARY"))
+	clitest.Refuses(t, func() *cobra.Command { return NewCommand(cli.Connect) }, clitest.Refusals{
+		"Only":    {[]string{"--only=token,x"}, "Error: --only \"x\" must be one of \"token\", "},
+		"Skip":    {[]string{"--skip=x"}, "Error: --skip \"x\" must be one of \"token\", "},
+		"Nothing": {[]string{"--only=token", "--skip=token"}, "Error: --skip \"token\" leaves no check of --only\n"},
+		"Account": {[]string{"--account=default"}, "Error: --account \"default\" must be a namespace and a name, such as kube-system/default\n"},
+		"PrivateKey": {
+			[]string{"--service-account-private-key-file=" + bad}, "Error: --service-account-private-key-file: " + bad + ": found no PEM block",
+		},
+		"Lease":  {[]string{"--leader-elect-resource-name=A_"}, "Error: --leader-elect-resource-name \"A_\" must be the name of a Lease"},
+		"Nobody": {[]string{"--master=http://127.0.0.1:1"}, "Error: ask kube-apiserver for its version: "},
+	})
+}
+
+// TestMissingPath: a mistyped path must not pass for a healthy cluster.
+func TestMissingPath(t *testing.T) {
+	t.Parallel()
+	none := filepath.Join(t.TempDir(), "none")
+	for name, flags := range map[string][]string{
+		"kubeconfig": nil, "root-ca-file": nil,
+		"service-account-key-file": nil, "service-account-key-ring": nil, "service-account-private-key-file": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := clitest.Run(t, NewCommand(cli.Connect), append(flags, "--"+name+"="+none)...)
+			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, "Error: --"+name) ||
+				!strings.Contains(got.Stderr, none+": no such file or directory") {
+				t.Errorf("%+v, want code 1 and the flag with %s", got, none)
+			}
+		})
+	}
+}
+
+func TestDoctorOutcome(t *testing.T) {
+	t.Parallel()
+	fine := newResult("fine", check.Result{}, nil)
+	ill := newResult("ill", check.Result{Findings: []check.Finding{{}, {}}}, nil)
+	silent := newResult("silent", check.Result{}, errors.New("down"))
+	idle := newResult("idle", check.Skip("no Secrets"), nil)
+	for name, tc := range map[string]struct {
+		results []result
+		wantErr error
+		want    string
+	}{
+		"Nothing": {[]result{fine}, nil, "Findings: 0. Checks completed: 1, skipped: 0.\n"},
+		"Skipped": {[]result{idle, fine, idle}, nil, "Findings: 0. Checks completed: 1, skipped: 2.\n"},
+		"Found":   {[]result{fine, ill}, cli.ErrFindings, "Findings: 2. Checks completed: 2, skipped: 0.\n"},
+		"Unknown": {[]result{silent, fine}, cli.ErrReported, "Findings: 0. Checks completed: 1, skipped: 0, not completed: silent.\n"},
+		"Both":    {[]result{silent, ill}, cli.ErrFindings, "Findings: 2. Checks completed: 1, skipped: 0, not completed: silent.\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			if err := newReport(tc.results).outcome(&stderr); !errors.Is(err, tc.wantErr) || stderr.String() != tc.want {
+				t.Errorf("%v and %q, want %v and %q", err, stderr.String(), tc.wantErr, tc.want)
+			}
+		})
 	}
 }

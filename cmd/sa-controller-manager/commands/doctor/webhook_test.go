@@ -75,8 +75,7 @@ func policyThat(name, resource, expression string) *admissionregistrationv1.Muta
 				},
 			}}},
 			Mutations: []admissionregistrationv1.Mutation{{
-				PatchType:          "ApplyConfiguration",
-				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: expression},
+				PatchType: "ApplyConfiguration", ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: expression},
 			}},
 		},
 	}
@@ -118,19 +117,12 @@ func TestWebhook(t *testing.T) {
 			want:   []string{"pod-without-account"},
 			remedy: "on each host: sa-controller-manager webhook register --static-registration-dir=/etc/kubernetes/",
 		},
-		"InTree": {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
-		"Nobody": {
-			reason: "neither does it", change: admits(nil, false, false, false),
-			want: []string{"pod-without-account"},
-		},
-		"NoToken": {
-			reason: "half of it", change: admits(nil, true, false, false),
-			want: []string{"pod-without-token"},
-		},
+		"InTree":  {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
+		"Nobody":  {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"pod-without-account"}},
+		"NoToken": {reason: "half of it", change: admits(nil, true, false, false), want: []string{"pod-without-token"}},
 		"CalledAndNoToken": {
 			reason: "mountServiceAccountToken is false in its configuration", objects: registered(entry, nil),
-			change: admits(nil, true, false, true),
-			want:   []string{"pod-without-token"},
+			change: admits(nil, true, false, true), want: []string{"pod-without-token"},
 		},
 		"Uncalled": {
 			reason: "registered, and not called", objects: registered(entry, nil), change: admits(nil, true, true, false),

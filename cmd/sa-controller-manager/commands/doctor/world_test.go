@@ -96,8 +96,7 @@ func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Act
 				finding.Check, finding.Code)
 		}
 		ofHost := hostCommand.ReplaceAllString(finding.Remedy, "")
-		if commands := clusterCommand.FindAllString(ofHost, -1); strings.Count(finding.Remedy,
-			" --kubeconfig=given.conf") != len(commands) {
+		if commands := clusterCommand.FindAllString(ofHost, -1); strings.Count(finding.Remedy, " --kubeconfig=given.conf") != len(commands) {
 			t.Errorf("%s: each of the commands %q of the remedy %q has to name the kubeconfig that was given", tc.reason, commands, finding.Remedy)
 		}
 	}

@@ -195,8 +195,8 @@ func newPublishCommand() *cobra.Command {
 		Use:   "publish",
 		Short: "Publish the keys once for relying parties",
 		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
-does all the time with the same flag, and print the JWKS. Documents of another issuer stay,
-unless --replace is given: then its relying parties refuse its tokens.`,
+does all the time, and print the JWKS. Documents of another issuer stay, unless --replace is given:
+then its relying parties refuse its tokens. "keys jwks --check" compares what they read with the ring.`,
 		Args: cli.NoArguments,
 	}
 	o.addRing(cmd.Flags())

@@ -12,10 +12,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/admission/podpolicy/podpolicytest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
+	"sa-controller-manager/manifests/component"
 )
 
 // TestCheckPlugin: kube-apiserver's plugin goes only if our process does its work.
@@ -52,7 +52,7 @@ func TestCheckPlugin(t *testing.T) {
 func TestUnrestricted(t *testing.T) {
 	t.Parallel()
 	server := mirror(component.APIServer, "m", true, pluginOff)
-	objects := slices.Concat([]runtime.Object{server}, podpolicytest.Objects(podpolicy.Refusal), podpolicytest.Objects(podpolicy.Completion))
+	objects := slices.Concat([]runtime.Object{server}, clitest.Policy(podpolicy.Refusal), clitest.Policy(podpolicy.Completion))
 	c := Config{Client: fake.NewClientset(objects...)}
 	testutil.Must(t, c.unrestricted(t.Context()))
 	policies := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies()

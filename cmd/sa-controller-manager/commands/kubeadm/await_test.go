@@ -21,15 +21,21 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // TestChecks is what a step awaits of the API.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	command := []string{component.APIServer, "--a=1"}
-	runs := func(c *Config) cli.Check { return c.runs(component.APIServer, command) }
+	m, err := staticpod.Parse(staticpodtest.Manifest(command), component.APIServer)
+	testutil.Must(t, err)
+	runs := func(c *Config) cli.Check { return c.runs(component.APIServer, m) }
+	restarted := mirror(component.APIServer, "n", true, command...)
+	restarted.Annotations[component.RestartAnnotation] = "before"
 	deleted := mirror(component.APIServer, "n", true, command...)
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x/y"}
 	on := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
@@ -42,9 +48,10 @@ func TestChecks(t *testing.T) {
 		objects []runtime.Object
 		want    string
 	}{
-		"Runs":   {check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", true, command...)}},
-		"NoPod":  {check: runs, want: `pods "kube-apiserver-n" not found`},
-		"Former": {check: runs, objects: []runtime.Object{on}, want: "still runs Pod kube-apiserver-n with its previous command"},
+		"Runs":    {check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", true, command...)}},
+		"NoPod":   {check: runs, want: `pods "kube-apiserver-n" not found`},
+		"Former":  {check: runs, objects: []runtime.Object{on}, want: "still runs Pod kube-apiserver-n of the previous manifest"},
+		"Restart": {check: runs, objects: []runtime.Object{restarted}, want: "still runs Pod kube-apiserver-n of the previous manifest"},
 		"NotReady": {
 			check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", false, command...)},
 			want: "the Pod kube-apiserver-n is not ready yet",
@@ -107,7 +114,7 @@ func TestManagerReady(t *testing.T) {
 				client = fake.NewClientset(tc.pod)
 			}
 			c := Config{Node: "n", Client: client}
-			d := &desired{manifest: []byte(manifest), own: component.OwnCommand([]byte(manifest))}
+			d := &desired{manifest: []byte(manifest), own: staticpod.CommandIn([]byte(manifest))}
 			wantError(t, tc.reason, c.managerReady(d, tc.query)(t.Context()), tc.want)
 		})
 	}

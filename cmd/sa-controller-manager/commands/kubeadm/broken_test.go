@@ -22,9 +22,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
 )
 
 // TestHangup: a dropped SSH session ends a wait, so that the step rolls back.
@@ -108,7 +108,7 @@ func TestBrokenManifest(t *testing.T) {
 		"Cut":      {left: 900, want: "its container has no image; the file may be cut off"},
 		"CutLater": {left: 3600, want: "the file may be cut off"},
 		"Empty":    {left: 0, want: "it is empty"},
-		"Gone":     {left: -1, want: "no such file or directory"},
+		"Gone":     {left: -1, want: "manifests/kube-apiserver.yaml; is this a control-plane node of kubeadm?"},
 	} {
 		for way, run := range map[string]func(context.Context, Config) error{"takeover": Takeover, "handback": Handback} {
 			p := newControlPlane(t, "v1.37")

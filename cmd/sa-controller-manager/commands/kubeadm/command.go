@@ -8,7 +8,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
+	"sa-controller-manager/manifests/identity"
 )
 
 const description = `Add this program to a control plane of kubeadm or kind, on the node itself, and remove it
@@ -65,6 +65,7 @@ func newKubeconfigCommand() *cobra.Command {
 	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply the roles, bindings and FlowSchemas that the user needs.")
 	fs.BoolVar(&c.CreateSecrets, "create-secrets", c.CreateSecrets, "With --apply-permissions: also the role to create Secrets, for "+
 		"--token-secrets=auto and --service-account-key-ring.")
+	fs.BoolVar(&c.OnlySigner, "only-signer", c.OnlySigner, "With --apply-permissions: only what \"signer\" needs.")
 	fs.BoolVar(&watch, "watch", watch, "Keep running, and do this every four minutes, sooner after a failure.")
 	return cmd
 }

@@ -18,8 +18,7 @@ func TestKubeadmCommandLine(t *testing.T) {
 		},
 		"NotANode": {
 			Args: []string{"takeover", "--dry-run", "--node-name=n", "--manifests-dir=/none/manifests"},
-			Want: "Error: read the manifest of kube-controller-manager: open /none/manifests/kube-controller-manager.yaml: " +
-				"no such file or directory; is this a control-plane node of kubeadm?\n",
+			Want: "Error: there is no /none/manifests/kube-controller-manager.yaml; is this a control-plane node of kubeadm?\n",
 		},
 		"BackupsAmongManifests": {
 			Args: []string{"handback", "--node-name=n", "--manifests-dir=."},

@@ -4,20 +4,19 @@
 package kubeadm
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing/ring"
 )
 
@@ -55,6 +54,8 @@ type Config struct {
 	// ExternalSigner has our process sign kube-apiserver's tokens. If it does so already, that stays
 	// without this.
 	ExternalSigner bool
+	// OnlySigner has our process do nothing else, and leaves kube-controller-manager and the plugin alone.
+	OnlySigner bool
 	// KeepPlugin leaves kube-apiserver its plugin.
 	KeepPlugin bool
 
@@ -75,7 +76,6 @@ type Config struct {
 	// kube-apiserver does not answer.
 	Client kubernetes.Interface
 	Silent error
-	Clock  clock.Clock
 	// Out gets the plan and the finished steps. Progress, unless nil, is called with what is still
 	// missing while a step waits.
 	Out      io.Writer
@@ -111,11 +111,4 @@ func (c *Config) onNode(path string) string {
 }
 
 // ownPort returns the port of our /readyz.
-func ownPort(own staticpod.Command) int {
-	const defaultPort = 10261
-	port, err := strconv.Atoi(own.Last("secure-port"))
-	if err != nil {
-		return defaultPort
-	}
-	return port
-}
+func ownPort(own staticpod.Command) string { return cmp.Or(own.Last("secure-port"), "10261") }

@@ -9,19 +9,17 @@ import (
 	"path"
 	"slices"
 	"strconv"
-
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
+	"strings"
 
 	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 )
@@ -34,18 +32,17 @@ type desired struct {
 	// earlier are what changes Pods before a webhook of ours from files.
 	earlier []string
 	changes component.Changes
-	kcm     *component.Carried
 
 	// manifest is ours, with the command own, and written reports whether this takeover makes it.
 	manifest []byte
 	own      staticpod.Command
 	written  bool
-	// If it does: the directory of the cluster's CA, "" for kubeadm's; whether our process makes token Secrets; and
-	// the files that it names, nil if it names none.
-	certDir       string
-	createSecrets bool
-	key           *signing.PrivateKey
-	rootCA        *rootca.Bundle
+	// If it does: the options of our Pod; which flags of kube-controller-manager it does not get; and the files that it
+	// names, nil if it names none.
+	pod    manifests.StaticPodOptions
+	left   []string
+	key    *signing.PrivateKey
+	rootCA *rootca.Bundle
 
 	// Files of the components: kube-apiserver may first read our files, which needs copied, and then lose its plugin.
 	controllerManager, readsFiles, apiServer component.Files
@@ -66,20 +63,17 @@ func (c *Config) desire(o *observed) (*desired, error) {
 	if err := c.chooseFiles(o, d, api); err != nil {
 		return nil, err
 	}
+	if c.OnlySigner && len(o.record.Components[component.ControllerManager].Lines) > 0 {
+		return nil, errors.New("our process is more than the signer on this node; first run: kubeadm handback")
+	}
+	if d.files {
+		if d.copied, err = c.copyOf(o, api); err != nil {
+			return nil, err
+		}
+	}
 	d.changes = c.changes(o, d.files)
-	own := o.current
-	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
-		own = nil
-	}
-	_, flags, err := secureport.Parse(nil)
-	if err != nil {
-		return nil, err
-	}
-	if d.kcm, err = component.Carry(kcm, flags, own); err != nil && d.written {
-		return nil, err
-	}
 	if d.manifest, d.own = o.manager, o.current; d.written {
-		if err := c.render(o, d, api); err != nil {
+		if err := c.render(o, d, api, kcm); err != nil {
 			return nil, err
 		}
 	}
@@ -91,21 +85,19 @@ func (c *Config) desire(o *observed) (*desired, error) {
 			return nil, err
 		}
 	}
-	return d, c.desireFiles(o, d, api)
+	return d, c.desireFiles(o, d)
 }
 
 // desireFiles decides what the files of the two components become.
-func (c *Config) desireFiles(o *observed, d *desired, api *staticpod.Manifest) (err error) {
-	if d.controllerManager, err = o.files[component.ControllerManager].Takeover(d.changes); err != nil {
+func (c *Config) desireFiles(o *observed, d *desired) (err error) {
+	if c.includes(StepControllerManager) {
+		d.controllerManager, err = o.files[component.ControllerManager].Takeover(d.changes)
+	}
+	if err != nil {
 		return err
 	}
 	now := o.apiServer()
 	d.readsFiles = now
-	if d.files {
-		if d.copied, err = c.copyOf(o, api); err != nil {
-			return err
-		}
-	}
 	if d.files && !(now.ReadsFiles() && now.PluginIsOff()) {
 		beside := d.changes
 		beside.Plugin = false // it stays until our process has proved the call
@@ -141,6 +133,8 @@ func (c *Config) chooseFiles(o *observed, d *desired, m *staticpod.Manifest) err
 	case d.files:
 	case now:
 		return errors.New("kube-apiserver reads our webhook from files, and would refuse Pods while that ends; first run: kubeadm handback")
+	case c.OnlySigner:
+		d.note = "Our process signs its tokens, and does nothing else. --only= takes over the rest, too."
 	case component.ReadsManifests(m.Image(), m.Command()):
 		d.note = "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again, " +
 			"with --reset if an --extra-arg has decided it."
@@ -151,72 +145,79 @@ func (c *Config) chooseFiles(o *observed, d *desired, m *staticpod.Manifest) err
 }
 
 // render makes our manifest from the other two.
-func (c *Config) render(o *observed, d *desired, api *staticpod.Manifest) error {
-	pod := manifests.StaticPodOptions{Image: d.kcm.Image(), Carried: d.kcm.Args, Files: d.kcm.Files}
-	if err := c.ofAPIServer(o, d, api, &pod); err != nil {
-		return err
-	}
-	d.certDir = pod.CertDir
-	if copied, err := c.copyOf(o, api); d.files && err == nil { // desireFiles returns the error
-		hidden := func(file string) bool { return manifests.Mountable(file) != nil }
-		// Our process reports whether they change.
-		pod.Files = append(pod.Files, slices.DeleteFunc(configfile.Sources(copied), hidden)...)
-	}
-	args, err := c.Pod(&pod)
+func (c *Config) render(o *observed, d *desired, api, kcm *staticpod.Manifest) error {
+	carried, err := c.carry(o, kcm)
 	if err != nil {
 		return err
 	}
-	d.own = args
-	if pod.Sockets, err = c.signerSockets(d.own); err != nil {
+	d.left = carried.Notes
+	d.pod = manifests.StaticPodOptions{Image: kcm.Image(), Carried: carried.Args, Files: carried.Files, OnlySigner: c.OnlySigner}
+	if err := c.ofAPIServer(o, d, api); err != nil {
+		return fmt.Errorf("the manifest of %s: %w", component.APIServer, err)
+	}
+	hidden := func(file string) bool { return manifests.Mountable(file) != nil }
+	// Our process reports whether they change.
+	d.pod.Files = append(d.pod.Files, slices.DeleteFunc(configfile.Sources(d.copied), hidden)...)
+	args, err := c.Pod(&d.pod)
+	if err != nil {
 		return err
 	}
-	if d.createSecrets, err = createsSecrets(d.own); err != nil {
+	if d.pod.Sockets, err = c.signerSockets(args); err != nil {
 		return err
 	}
-	pod.CreateSecrets = d.createSecrets
-	if d.manifest, err = manifests.StaticPod(pod); err != nil {
+	if d.pod.CreateSecrets, err = createsSecrets(args); err != nil {
 		return err
 	}
-	var made corev1.Pod
-	if err := yaml.Unmarshal(d.manifest, &made); err != nil {
-		return fmt.Errorf("read our manifest: %w", err)
+	d.manifest, err = manifests.StaticPod(d.pod)
+	d.own = staticpod.CommandIn(d.manifest)
+	return err
+}
+
+// carry returns what our process takes over of kube-controller-manager.
+func (c *Config) carry(o *observed, kcm *staticpod.Manifest) (*component.Carried, error) {
+	if c.OnlySigner {
+		return &component.Carried{}, nil
 	}
-	if err := staticpod.Check(&made.Spec); err != nil {
-		return fmt.Errorf("our manifest: %w", err)
+	own := o.current
+	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
+		own = nil
 	}
-	d.own = component.PodCommand(&made)
-	return nil
+	_, flags, err := secureport.Parse(nil)
+	if err != nil {
+		return nil, err
+	}
+	return component.Carry(kcm, func(name string) bool {
+		flag := flags.Lookup(name)
+		return flag != nil && strings.HasPrefix(options.OriginOf(flag), "as KCM")
+	}, own)
 }
 
 // ofAPIServer sets the options that follow from kube-apiserver's manifest: the directory of the CA for
 // client certificates and, if our process signs its tokens, the settings of the signer.
-func (c *Config) ofAPIServer(o *observed, d *desired, m *staticpod.Manifest, pod *manifests.StaticPodOptions) error {
+func (c *Config) ofAPIServer(o *observed, d *desired, m *staticpod.Manifest) error {
 	if err := m.Understands(clientCAFlag); err != nil {
-		return fmt.Errorf("the manifest of %s: %w", component.APIServer, err)
+		return err
 	}
 	if file := m.Command().Last(clientCAFlag); path.Base(file) == "ca.crt" {
 		host, err := m.HostPath(file)
 		if err != nil {
-			return fmt.Errorf("--%s of %s: %w", clientCAFlag, component.APIServer, err)
+			return fmt.Errorf("--%s: %w", clientCAFlag, err)
 		}
-		pod.CertDir = path.Dir(host)
+		d.pod.CertDir = path.Dir(host)
 	}
-	pod.StaticRegistration, pod.Signer = d.files, d.changes.Signer
+	d.pod.StaticRegistration, d.pod.Signer = d.files, d.changes.Signer
 	if !d.files {
-		pod.Carried = append(pod.Carried, component.Assign(registrationFlag, string(registration.None)))
+		d.pod.Carried = append(d.pod.Carried, component.Assign(registrationFlag, string(registration.None)))
 	}
 	if limit := inFlight(m.Command()); limit > options.New().Webhook.MaxInFlight {
-		pod.Carried = append(pod.Carried, component.Assign("webhook-max-in-flight", strconv.Itoa(limit)))
+		d.pod.Carried = append(d.pod.Carried, component.Assign("webhook-max-in-flight", strconv.Itoa(limit)))
 	}
 	if !d.changes.Signer {
 		return nil
 	}
 	args, files, err := c.signerFlags(m, o.own.All(component.VerifyKeyFlag))
-	if err != nil {
-		return fmt.Errorf("the manifest of %s: %w", component.APIServer, err)
-	}
-	pod.Args, pod.Files = args, append(pod.Files, files...)
-	return nil
+	d.pod.Args, d.pod.Files = args, append(d.pod.Files, files...)
+	return err
 }
 
 // inFlight returns how many requests kube-apiserver may have in flight. With fewer our webhook would refuse Pods of a burst.
@@ -246,28 +247,41 @@ func (c *Config) checkKeyRing(o *observed, d *desired) error {
 }
 
 // readNamed reads the files that our new manifest names, without which the process would not start or could not work.
-func (c *Config) readNamed(d *desired) error {
-	var err error
-	if file := d.own.Last(component.KeyRingFlag); file != "" {
-		if _, err := ring.At(c.onNode(file)).Read(); err != nil {
-			return fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
-		}
-	}
-	if file := d.own.Last(component.KeyFlag); file != "" {
-		if d.key, err = cli.ReadFile(component.KeyFlag, c.onNode(file), signing.ParsePrivateKey); err != nil {
-			return fmt.Errorf("our %w", err)
-		}
-	}
-	here, err := component.OwnControllers(d.own)
-	file := d.own.Last(component.RootCAFlag)
-	if err != nil || file == "" || !here.Enabled(options.RootCACertificatePublisher) {
+func (c *Config) readNamed(d *desired) (err error) {
+	if _, err = c.ownRing(d.own); err != nil {
 		return err
 	}
-	if d.rootCA, err = cli.ReadFile(component.RootCAFlag, c.onNode(file), rootca.ParseBundle); err != nil {
-		return fmt.Errorf("our %w", err)
+	if d.key, err = readOwn(c, d.own, component.KeyFlag, signing.ParsePrivateKey); err != nil {
+		return err
 	}
-	if err := d.rootCA.CheckSize(); err != nil {
-		return fmt.Errorf("our --%s: %w", component.RootCAFlag, err)
+	if component.Enabled(d.own, options.RootCACertificatePublisher) {
+		d.rootCA, err = readOwn(c, d.own, component.RootCAFlag, func(data []byte) (*rootca.Bundle, error) {
+			bundle, err := rootca.ParseBundle(data)
+			if err == nil {
+				err = bundle.CheckSize()
+			}
+			return bundle, err
+		})
 	}
-	return nil
+	return err
+}
+
+// readOwn reads the file that a flag of ours names, and returns the zero value if none does.
+func readOwn[T any](c *Config, own staticpod.Command, flag string, parse func([]byte) (T, error)) (value T, err error) {
+	if file := own.Last(flag); file != "" {
+		if value, err = cli.ReadFile(flag, c.onNode(file), parse); err != nil {
+			err = fmt.Errorf("our %w", err)
+		}
+	}
+	return value, err
+}
+
+// ownRing reads our key ring, an empty one if our command names none.
+func (c *Config) ownRing(own staticpod.Command) (state ring.State, err error) {
+	if file := own.Last(component.KeyRingFlag); file != "" {
+		if state, err = ring.At(c.onNode(file)).Read(); err != nil {
+			err = fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
+		}
+	}
+	return state, err
 }

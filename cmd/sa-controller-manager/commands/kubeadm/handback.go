@@ -9,14 +9,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
 	"sa-controller-manager/signing/ring"
 )
 
@@ -94,7 +96,7 @@ func (c *Config) forgetRing(ctx context.Context) error {
 // givesBack plans the writes and waits of a handback's step. The record goes last.
 func (w *written) givesBack(s *step, o *observed) error {
 	c, before := w.c, o.files[s.name]
-	after, notes, err := before.Handback()
+	after, err := before.Handback()
 	if err != nil {
 		return c.damaged(s.name, err)
 	}
@@ -102,37 +104,25 @@ func (w *written) givesBack(s *step, o *observed) error {
 	if err != nil {
 		return err
 	}
-	problems, err := c.checkKeyFiles(o, s.name, m)
-	if err != nil {
+	if s.notes, err = c.checkKeyFiles(o, s.name, m); err != nil {
 		return err
 	}
-	s.notes = slices.Concat(notes, problems)
 	s.advice = logOf(s.name) + "\n" + again + "."
-	s.waits = []cli.Check{c.runs(s.name, m.Command())}
+	s.waits = []cli.Check{c.runs(s.name, m)}
 	// Edits since the takeover become part of the backup, so that nothing is taken out of them twice.
 	s.writes = nodefile.Append(s.writes, c.backup(s.name), before.Backup, after.Backup)
 	s.writes = nodefile.Append(s.writes, c.manifest(s.name), before.Manifest, after.Manifest)
 	s.writes = nodefile.Append(s.writes, c.patch(s.name), before.Patch, nil)
 	if s.name == component.APIServer {
-		s.notes = append(s.notes, c.ownIsGone(o, before, after)...)
+		if o.current == nil && len(s.writes) > 0 {
+			s.notes = append(s.notes, "Our manifest is gone or damaged. The keys in use are those of "+c.backup(manager)+", or unknown without it.")
+		}
 		if bytes.HasPrefix(o.copied, []byte(copyHead)) && m.Command().Last(component.AdmissionConfigFlag) != component.AdmissionConfigFile {
 			s.writes = nodefile.Append(s.writes, c.onNode(component.AdmissionConfigFile), o.copied, nil)
 		}
 	}
 	s.writes = append(s.writes, w.next(w.record.With(after.Name, after.Taken))...)
 	return nil
-}
-
-// ownIsGone says what is compared with the key files if our manifest is gone.
-func (c *Config) ownIsGone(o *observed, before, after component.Files) []string {
-	switch {
-	case o.current != nil || bytes.Equal(before.Manifest, after.Manifest):
-		return nil
-	case o.managerBackup == nil:
-		return []string{"Our manifest is gone or damaged, so the keys in use are unknown " +
-			"and are not compared with the key files that come back."}
-	}
-	return []string{"Our manifest is gone or damaged. The keys in use are taken from " + c.backup(manager) + "."}
 }
 
 // answers checks that there is a kube-apiserver to ask. Whatever status it answers with, or with which certificate, it runs.
@@ -145,7 +135,7 @@ func (c *Config) answers(context.Context) error {
 }
 
 // wayBack offers to restore what kube-apiserver had, where it does not answer after a takeover that was interrupted.
-func (c *Config) wayBack(ctx context.Context, o *observed, silent error) error {
+func (c *Config) wayBack(ctx context.Context, silent error) error {
 	silent = fmt.Errorf("kube-apiserver does not answer: %w", silent)
 	if ctx.Err() != nil || c.Confirm != nil && !c.Confirm(ctx,
 		silent.Error()+"\nA takeover has changed its manifest. Put the previous one back?") {
@@ -153,12 +143,52 @@ func (c *Config) wayBack(ctx context.Context, o *observed, silent error) error {
 	}
 	back := *c
 	back.Steps, back.Confirm = []string{StepAPIServer}, nil
-	steps, err := back.planHandback(o)
-	if err == nil {
-		err = back.run(ctx, steps)
-	}
-	if err != nil {
+	if err := Handback(ctx, back); err != nil {
 		return errors.Join(silent, err)
 	}
 	return fmt.Errorf("%w; its previous manifest is back", silent)
+}
+
+// unused refuses to stop our process while kube-apiserver needs it to start or to admit Pods, and while controllers would run
+// nowhere afterwards, whatever has put the two manifests as they are.
+func (c *Config) unused(context.Context) error {
+	now, err := c.observe()
+	if err != nil {
+		return cli.Permanent(err)
+	}
+	api, kcm := now.apiServer(), now.files[component.ControllerManager]
+	if api.Signs() || api.ReadsFiles() {
+		return cli.Permanent(errors.New("kube-apiserver needs sa-controller-manager, to start if it signs its tokens, and to admit Pods if it " +
+			"is called by files; first run: kubeadm handback --steps=" + StepAPIServer))
+	}
+	if api.PluginIsOff() {
+		return cli.Permanent(fmt.Errorf("%s has its ServiceAccount plugin off, and Pods would get neither account nor token; first take "+
+			"ServiceAccount out of its --disable-admission-plugins, or remove our manifest by hand", c.manifest(api.Name)))
+	}
+	m, err := kcm.Parse()
+	if kcm.Manifest == nil || now.current == nil {
+		return nil // it does not run, or nothing says what ours runs
+	}
+	if err != nil {
+		return cli.Permanent(err)
+	}
+	if alone := component.RunsHereAlone(m, now.current); len(alone) > 0 {
+		err = fmt.Errorf("%s runs in our process alone; first run kubeadm handback --steps=%s, or turn it on in %s, the token controller by a "+
+			"--%s; or remove our manifest by hand", strings.Join(alone, ", "), StepControllerManager, c.manifest(kcm.Name), component.KeyFlag)
+	}
+	return cli.Permanent(err)
+}
+
+// unregistered waits until the API binds no webhook, which a takeover does not do.
+func (c *Config) unregistered(ctx context.Context) error {
+	if err := registration.IsInactive(ctx, c.Client); err != nil {
+		return fmt.Errorf("%w; run: sa-controller-manager webhook unregister%s", err, adminFlags)
+	}
+	return nil
+}
+
+// deleteFiles deletes the files of the webhook and what switches them off, once our process is gone that would make them again.
+func (c *Config) deleteFiles(context.Context) error {
+	files := c.onNode(manifests.StaticDirectory)
+	return errors.Join(registration.RemoveStatic(files), registration.RegisterStatic(files))
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 )
@@ -20,22 +20,18 @@ import (
 // keysInUse reads the keys that our manifest names: the ring, or a key file as a ring of one key, and those that only
 // verify. Both are empty if our manifest is gone or names no signing key.
 func (c *Config) keysInUse(o *observed) (keys ring.State, verify []signing.PublicKey, err error) {
-	ringFile, keyFile := o.own.Last(component.KeyRingFlag), o.own.Last(component.KeyFlag)
-	switch {
-	case ringFile != "":
-		if keys, err = ring.At(c.onNode(ringFile)).Read(); err != nil {
-			return keys, nil, fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
-		}
-		keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
+	if keys, err = c.ownRing(o.own); err != nil {
+		return keys, nil, err
+	}
+	keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
+	if o.own.Last(component.KeyRingFlag) != "" {
 		keys = keys.Effective()
-	case keyFile != "":
-		key, err := cli.ReadFile(component.KeyFlag, c.onNode(keyFile), signing.ParsePrivateKey)
-		if err != nil {
-			return keys, nil, fmt.Errorf("our %w", err)
+	} else {
+		key, err := readOwn(c, o.own, component.KeyFlag, signing.ParsePrivateKey)
+		if err != nil || key == nil {
+			return keys, nil, err
 		}
 		keys.Keys = []ring.Key{{Key: signing.Key{PublicKey: key.Public(), Role: signing.Active}}}
-	default:
-		return keys, nil, nil
 	}
 	for _, file := range o.own.All(component.VerifyKeyFlag) {
 		found, err := cli.ReadFile(component.VerifyKeyFlag, c.onNode(file), signing.ParsePublicKeys)
@@ -64,33 +60,26 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 		problems = append(problems, fmt.Errorf("the keys in use are unknown: %w", err)) // but what was read counts
 	}
 	keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
-	refuse := func(file string, key signing.PublicKey) {
-		if keys.Revoked.Has(key) {
-			revoked = append(revoked, fmt.Errorf("%s holds key %s, which was revoked: kube-apiserver would accept its tokens again; take it "+
-				"out, or have \"keys export --kubeadm\" write the file", file, key.ID))
-		}
-	}
 	verifies := after.Command().All(component.VerifyKeyFlag) // kube-controller-manager has none
 	var known []signing.PublicKey
 	for _, file := range verifies {
-		found, err := cli.ReadFile(component.VerifyKeyFlag, c.localPath(after, file), signing.ParsePublicKeys)
+		file = c.localPath(after, file)
+		found, err := cli.ReadFile(component.VerifyKeyFlag, file, signing.ParsePublicKeys)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s would not start: it gets back %w", name, err))
 		}
-		known = append(known, found...)
-		for _, key := range found {
-			refuse(c.localPath(after, file), key)
-		}
+		known, revoked = append(known, found...), append(revoked, revokedIn(file, keys.Revoked, found...)...)
 	}
 	if len(verifies) > 0 {
 		problems = append(problems, lacking(keys, verify, known, strings.Join(verifies, " "))...)
 	}
 	if file := after.Command().Last(signs); file != "" || keys.Active().Signer != "" {
-		key, err := cli.ReadFile(signs, c.localPath(after, file), signing.ParsePrivateKey)
+		file = c.localPath(after, file)
+		key, err := cli.ReadFile(signs, file, signing.ParsePrivateKey)
 		if err == nil {
-			refuse(c.localPath(after, file), key.Public())
+			revoked = append(revoked, revokedIn(file, keys.Revoked, key.Public())...)
 		}
-		if err := cannotSign(keys, name, c.localPath(after, file), key, err, known); err != nil {
+		if err := cannotSign(keys, name, file, key, err, known); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -110,6 +99,17 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 		notes = append(notes, "Skipped: "+one.Error())
 	}
 	return notes, nil
+}
+
+// revokedIn returns an error for each key of a file that was revoked.
+func revokedIn(file string, revoked ring.Revocations, keys ...signing.PublicKey) (found []error) {
+	for _, key := range keys {
+		if revoked.Has(key) {
+			found = append(found, fmt.Errorf("%s holds key %s, which was revoked: kube-apiserver would accept its tokens again; take it "+
+				"out, or have \"keys export --kubeadm\" write the file", file, key.ID))
+		}
+	}
+	return found
 }
 
 // lacking returns a problem for each key in use that kube-apiserver does not find in its files.
@@ -137,20 +137,17 @@ func lacking(keys ring.State, verify, known []signing.PublicKey, files string) (
 // process has that, with one that no ring has had and that kube-apiserver verifies with, as "keys export --new-key" makes.
 func cannotSign(keys ring.State, name, file string, key *signing.PrivateKey, err error, verified []signing.PublicKey) error {
 	active := keys.Active()
-	if err != nil && active.Signer == "" {
-		return fmt.Errorf("%s would sign nothing: it gets back %w", name, err)
-	}
-	if err == nil && (active.ID == "" || key.ID() == active.ID) {
+	switch {
+	case err == nil && (active.ID == "" || key.ID() == active.ID):
 		return nil
-	}
-	if active.Signer == "" {
+	case err != nil && active.Signer == "":
+		return fmt.Errorf("%s would sign nothing: it gets back %w", name, err)
+	case active.Signer == "":
 		return fmt.Errorf("%s holds key %s, and %s would sign with it after the handback; key %s (%s) signs now",
 			file, key.ID(), name, active.ID, active.Algorithm)
-	}
-	if err == nil {
+	case err == nil && (name != component.APIServer || contains(verified, key.ID())):
 		_, has := keys.Key(key.ID())
-		had := slices.ContainsFunc(keys.Removed, func(gone ring.Removed) bool { return gone.Is(key.Public()) })
-		if !has && !had && (name != component.APIServer || contains(verified, key.ID())) {
+		if !has && !slices.ContainsFunc(keys.Removed, func(gone ring.Removed) bool { return gone.Is(key.Public()) }) {
 			return nil
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
@@ -109,7 +109,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 		},
 		"OtherSteps": {reason: "it gives no key back", stale: true, steps: []string{StepManager}},
 		"OurManifestsGone": {
-			reason: "the rest of a handback", files: changes{ownFile: nil}, prints: []string{"the keys in use are unknown and are not compared"},
+			reason: "the rest of a handback", files: changes{ownFile: nil}, prints: []string{"The keys in use are those of ROOT/etc/kubernetes/sa-controller-manager-backup/"},
 		},
 		"Skipped": {
 			reason: "the operator insists, and reads which tokens die", stale: true, files: changes{"pki/sa.key": nil}, skip: true,

@@ -16,9 +16,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
 )
 
 // TestHandbackOfADeadProcess is the whole way back of a node whose process is dead, and whose

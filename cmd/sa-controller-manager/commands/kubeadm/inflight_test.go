@@ -6,8 +6,8 @@ package kubeadm
 import (
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // TestInFlight: our webhook answers as many calls as kube-apiserver may make, or Pods of a burst would be refused.
@@ -24,6 +24,6 @@ func TestInFlight(t *testing.T) {
 	} {
 		p := newControlPlane(t, "v1.37", tc.server...)
 		p.writeSteps(t, takeover, 1)
-		testutil.Check(t, name, tc.want, component.OwnCommand([]byte(p.files(t)[ownFile])).Last("webhook-max-in-flight"))
+		testutil.Check(t, name, tc.want, staticpod.CommandIn([]byte(p.files(t)[ownFile])).Last("webhook-max-in-flight"))
 	}
 }

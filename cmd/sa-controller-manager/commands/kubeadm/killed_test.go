@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
 )
 
 // writes does the first n writes of a way, each of which is one rename or removal, and returns how many there are.

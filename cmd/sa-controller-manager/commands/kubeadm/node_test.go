@@ -17,12 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
-	"k8s.io/utils/clock"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -63,7 +62,7 @@ func newControlPlane(t *testing.T, sample string, flags ...string) *controlPlane
 		Node: "n", ManifestsDir: p.dir + "/manifests",
 		Version: func(context.Context, string) (string, error) { return "sa-controller-manager v1.2.3\n", nil },
 		DryRun:  true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
-		Clock: clock.RealClock{}, StepTimeout: time.Millisecond,
+		StepTimeout: time.Millisecond,
 		Pod: func(o *manifests.StaticPodOptions) ([]string, error) {
 			o.HostBinary = "/usr/local/bin/sa-controller-manager"
 			o.Args = append(o.Args, "--secure-port=1") // a process of ours may listen on the default port of this machine
@@ -83,7 +82,7 @@ func newControlPlane(t *testing.T, sample string, flags ...string) *controlPlane
 // stock is one of kubeadm's manifests.
 func stock(t *testing.T, sample, name string) []byte {
 	t.Helper()
-	return staticpodtest.Read(t, "testdata/manifests/"+sample+"/"+name+".yaml")
+	return staticpodtest.Read(t, "../../../../manifests/component/testdata/manifests/"+sample+"/"+name+".yaml")
 }
 
 // writeFiles writes what the samples and the tests name.

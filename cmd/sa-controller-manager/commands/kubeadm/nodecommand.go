@@ -18,13 +18,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests/nodefile"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // requestTimeout bounds one request, because kube-apiserver goes away in between.
@@ -66,12 +65,11 @@ type nodeFlags struct {
 // newNodeFlags has the steps of a command in order.
 func newNodeFlags(steps ...string) nodeFlags {
 	hostname, _ := os.Hostname() // without one, the flag is needed
-	return nodeFlags{steps: steps, Config: Config{
+	return nodeFlags{steps: steps, kubeconfig: "/etc/kubernetes/admin.conf", Config: Config{
 		// As kubeadm does.
 		Node:         strings.ToLower(strings.TrimSpace(hostname)),
 		ManifestsDir: "/etc/kubernetes/manifests",
 		StepTimeout:  3 * time.Minute,
-		Clock:        clock.RealClock{},
 	}}
 }
 
@@ -89,8 +87,7 @@ func (f *nodeFlags) addTo(cmd *cobra.Command) {
 // addPlaces adds the flags for what is where.
 func (f *nodeFlags) addPlaces(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig,
-		"kubeconfig `file` of an administrator. Default: /etc/kubernetes/admin.conf, or super-admin.conf if that does not exist.")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "kubeconfig `file` of an administrator.")
 	fs.StringVar(&f.Node, "node-name", f.Node, "`name` of this node's Node object, the suffix of its mirror pods. Default: the host name.")
 	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pod manifests. The original ones are kept in "+
 		"sa-controller-manager-backup beside it, and patches with the same changes for kubeadm in sa-controller-manager-patches.")
@@ -114,29 +111,24 @@ func (f *nodeFlags) validate() []error {
 	return p
 }
 
-// locked calls act while no other takeover or handback works on this node. A dry run takes no lock.
-func (f *nodeFlags) locked(act func() error) error {
-	if !f.DryRun {
-		unlock, err := nodefile.Lock(f.ManifestsDir)
+// run connects to the API server and calls act while no other command works on this node. A dry run takes no lock and needs no
+// API server, and that of a handback asks none.
+func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
+	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
+		return err
+	}
+	c := f.Config
+	if !c.DryRun {
+		unlock, err := nodefile.Lock(c.ManifestsDir)
 		if err == nil {
 			defer unlock()
 		} else if !errors.Is(err, fs.ErrNotExist) { // what reads the manifests says more
 			return err
 		}
 	}
-	return act()
-}
-
-// run connects to the API server and calls act. A dry run needs no API server, and that of a handback asks
-// none.
-func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
-	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
-		return err
-	}
-	c := f.Config
 	if !c.DryRun || c.Pod != nil {
 		var err error
-		if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || f.kubeconfig != "") {
+		if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || cmd.Flags().Changed("kubeconfig")) {
 			return err
 		}
 		if c.DryRun && err == nil {
@@ -171,17 +163,8 @@ func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
-// adminClient makes a client from the given kubeconfig or kubeadm's for administrators, and from no other, and
-// names the cluster.
+// adminClient makes a client from a kubeconfig and from nothing else, and names the cluster.
 func adminClient(file string) (client kubernetes.Interface, cluster string, err error) {
-	if file == "" {
-		file = "/etc/kubernetes/admin.conf"
-		const super = "/etc/kubernetes/super-admin.conf"
-		_, missing := os.Stat(file)
-		if _, err := os.Stat(super); err == nil && errors.Is(missing, fs.ErrNotExist) {
-			file = super
-		}
-	}
 	o := options.NewConnection()
 	o.Kubeconfig, o.ContentType = file, ""
 	config, err := resolve.ClientConfig(&o)
@@ -203,7 +186,7 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || f.Reset
-			return f.locked(func() error { return f.takeOver(cmd, &p) })
+			return f.takeOver(cmd, &p)
 		},
 	}
 	f.addTo(cmd)
@@ -228,11 +211,17 @@ func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags) error {
 	if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
 		return err
 	}
+	if f.OnlySigner = p.only != ""; f.OnlySigner {
+		f.ExternalSigner, f.steps = true, []string{StepManager, StepAPIServer}
+		if len(f.Steps) == 0 {
+			f.Steps = f.steps
+		}
+	}
 	f.Pod, f.Version = p.complete, p.versionOf
 	if p.image == "" {
 		f.Binary = p.binary
 	}
-	f.KeepPlugin = staticpod.Command(p.extraArgs).Last(registrationFlag) != ""
+	f.KeepPlugin = f.OnlySigner || staticpod.Command(p.extraArgs).Last(registrationFlag) != ""
 	return f.run(cmd, Takeover)
 }
 
@@ -243,9 +232,7 @@ func newHandbackCommand() *cobra.Command {
 		Short: "Undo a takeover on this node",
 		Long:  handbackDescription,
 		Args:  cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.locked(func() error { return f.run(cmd, Handback) })
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd, Handback) },
 	}
 	f.addTo(cmd)
 	cmd.Flags().BoolVar(&f.SkipKeyCheck, "skip-key-check", f.SkipKeyCheck,

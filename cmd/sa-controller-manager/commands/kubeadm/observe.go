@@ -4,13 +4,13 @@
 package kubeadm
 
 import (
+	"errors"
 	"fmt"
-	"os"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // observed is what a command finds. Nothing is written to it afterwards. Files that do not exist are nil.
@@ -27,57 +27,46 @@ type observed struct {
 }
 
 func (c *Config) observe() (*observed, error) {
-	o := &observed{files: map[string]component.Files{}}
-	var err error
-	for file, data := range map[string]*[]byte{
-		c.manifest(manager): &o.manager, c.backup(manager): &o.managerBackup, c.recordFile(): &o.recordFile,
-		c.onNode(component.AdmissionConfigFile): &o.copied,
-	} {
-		if *data, err = nodefile.Read(file); err != nil {
-			return nil, err // it names the path
-		}
+	var failed []error
+	read := func(file string) []byte {
+		data, err := nodefile.Read(file)
+		failed = append(failed, err) // it names the path
+		return data
 	}
-	o.current = component.OwnCommand(o.manager)
+	o := &observed{
+		manager: read(c.manifest(manager)), managerBackup: read(c.backup(manager)), recordFile: read(c.recordFile()),
+		copied: read(c.onNode(component.AdmissionConfigFile)), files: map[string]component.Files{},
+	}
+	o.current = staticpod.CommandIn(o.manager)
 	if o.own = o.current; o.own == nil {
-		o.own = component.OwnCommand(o.managerBackup)
+		o.own = staticpod.CommandIn(o.managerBackup)
 	}
+	var err error
 	if o.record, err = component.ParseRecord(o.recordFile); err != nil {
 		return nil, fmt.Errorf("%s: %w; without it put the manifests back by hand (docs/takeover.md), and remove it", c.recordFile(), err)
 	}
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
-		if o.files[name], err = c.componentFiles(name, o.record); err != nil {
+		f := component.Files{Name: name, Manifest: read(c.manifest(name)), Backup: read(c.backup(name)), Patch: read(c.patch(name))}
+		if taken, ok := o.record.Components[name]; ok {
+			f.Taken = &taken
+		}
+		err := errors.Join(failed...)
+		// A handback of kube-apiserver alone works without the manifest of kube-controller-manager.
+		if err == nil && f.Manifest == nil && (name == component.APIServer || c.Pod != nil || c.includes(name)) {
+			err = c.damaged(name, fmt.Errorf("there is no %s; is this a control-plane node of kubeadm?", c.manifest(name)))
+		}
+		if err != nil {
 			return nil, err
 		}
+		o.files[name] = f
 	}
 	return o, nil
 }
 
-func (c *Config) componentFiles(name string, record component.Record) (f component.Files, err error) {
-	f.Name = name
-	if f.Backup, err = nodefile.Read(c.backup(name)); err != nil {
-		return f, err
-	}
-	if f.Patch, err = nodefile.Read(c.patch(name)); err != nil {
-		return f, err
-	}
-	if taken, ok := record.Components[name]; ok {
-		f.Taken = &taken
-	}
-	// A handback of kube-apiserver alone works without the manifest of kube-controller-manager.
-	needed := name == component.APIServer || c.Pod != nil || c.includes(name)
-	if f.Manifest, err = os.ReadFile(c.manifest(name)); err == nil || !needed && os.IsNotExist(err) {
-		return f, nil
-	}
-	if f.Backup != nil {
-		return f, fmt.Errorf("read the manifest of %s: %w; %s has it from before the last takeover", name, err, c.backup(name))
-	}
-	return f, fmt.Errorf("read the manifest of %s: %w; is this a control-plane node of kubeadm?", name, err)
-}
-
-// damaged says where a manifest that is not understood may be whole.
+// damaged says where a manifest that is gone or not understood may be whole.
 func (c *Config) damaged(name string, err error) error {
 	if data, _ := nodefile.Read(c.backup(name)); data != nil {
-		return fmt.Errorf("%w; correct it by hand; %s has it from before the last takeover", err, c.backup(name))
+		return fmt.Errorf("%w; correct it by hand: %s has it from before the last takeover", err, c.backup(name))
 	}
 	return err
 }

@@ -6,9 +6,7 @@ package kubeadm
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -21,14 +19,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/check"
+	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/identity"
+	"sa-controller-manager/manifests/nodefile"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // isNode checks that the kubelet shows the kube-apiserver of this node under its name, which every step waits
@@ -42,7 +43,7 @@ func (c *Config) isNode(o *observed) cli.Check {
 		} else if err != nil {
 			return err
 		}
-		here, there := component.OwnCommand(o.apiServer().Manifest).Last(address), component.PodFlag(pod, address)
+		here, there := o.apiServer().Command().Last(address), staticpod.CommandOf(pod).Last(address)
 		if here != there {
 			return cli.Permanent(fmt.Errorf("--node-name %q is not this node, or the kubeconfig is of another cluster: "+
 				"Pod %s there has --%s=%s, and %s has --%s=%s", c.Node, pod.Name, address, there, c.manifest(component.APIServer), address, here))
@@ -57,12 +58,12 @@ func (c *Config) isNode(o *observed) cli.Check {
 func (c *Config) ensureIdentity(d *desired) cli.Check {
 	return func(ctx context.Context) error {
 		i := identity.NewConfig()
-		i.CertDir, i.Dir, i.From = c.onNode(cmp.Or(d.certDir, i.CertDir)), c.onNode(i.Dir), c.onNode(i.From)
+		i.CertDir, i.Dir, i.From = c.onNode(cmp.Or(d.pod.CertDir, i.CertDir)), c.onNode(i.Dir), c.onNode(i.From)
 		i.Say = c.Out
 		if err := identity.Ensure(ctx, i); err != nil {
 			return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
 		}
-		_, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), d.createSecrets)
+		_, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), d.pod.CreateSecrets, c.OnlySigner)
 		return err
 	}
 }
@@ -110,13 +111,9 @@ func (c *Config) checkStrayManifests() error {
 			continue
 		}
 		file := filepath.Join(c.ManifestsDir, entry.Name())
-		info, err := os.Stat(file)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("%s leads to a file that does not exist; remove the link", file)
-		case err != nil:
-			return err
-		case !info.Mode().IsRegular():
+		if info, err := os.Stat(file); err != nil {
+			return fmt.Errorf("%w; if it is a link that leads nowhere, remove it", err)
+		} else if !info.Mode().IsRegular() {
 			continue // as the kubelet does
 		}
 		data, err := os.ReadFile(file)
@@ -127,26 +124,20 @@ func (c *Config) checkStrayManifests() error {
 		if yaml.Unmarshal(data, &pod) != nil {
 			continue // the kubelet does not run that
 		}
-		if of := runs(&pod); of != "" && entry.Name() != of+".yaml" {
-			return fmt.Errorf("%s is a manifest of %s too, and the kubelet runs copies as well; move it out of %s",
-				file, of, c.ManifestsDir)
+		for _, name := range []string{manager, component.ControllerManager, component.APIServer} {
+			if runs(&pod, name) && entry.Name() != name+".yaml" {
+				return fmt.Errorf("%s is a manifest of %s too, and the kubelet runs copies as well; move it out of %s", file, name, c.ManifestsDir)
+			}
 		}
 	}
 	return nil
 }
 
-// runs returns which of the three components a Pod is, "" if none.
-func runs(pod *corev1.Pod) string {
-	names := []string{manager, component.ControllerManager, component.APIServer}
-	for _, container := range pod.Spec.Containers {
-		if len(container.Command) > 0 && slices.Contains(names, path.Base(container.Command[0])) {
-			return path.Base(container.Command[0])
-		}
-	}
-	if slices.Contains(names, pod.Name) {
-		return pod.Name
-	}
-	return ""
+// runs reports whether a Pod is a component.
+func runs(pod *corev1.Pod, name string) bool {
+	return pod.Name == name || slices.ContainsFunc(pod.Spec.Containers, func(container corev1.Container) bool {
+		return len(container.Command) > 0 && path.Base(container.Command[0]) == name
+	})
 }
 
 // keyAccepted proves that kube-apiserver accepts a token signed with the key file of our new manifest.
@@ -188,4 +179,15 @@ func (c *Config) rootCAPublished(d *desired) cli.Check {
 		}
 		return nil
 	}
+}
+
+// switchedOff refuses to rely on files that an administrator has switched off: our process keeps them
+// away and is ready.
+func (c *Config) switchedOff(context.Context) error {
+	off := c.onNode(registration.StaticOffPath(manifests.StaticDirectory))
+	if _, err := os.Stat(off); err == nil {
+		return cli.Permanent(fmt.Errorf("%s switches the webhook off; %s webhook register --%s=%s lets it in again",
+			off, manager, staticDirFlag, manifests.StaticDirectory))
+	}
+	return nil
 }

@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
+	"sa-controller-manager/manifests/component"
 )
 
 // TestRewriteKeepsTheKeyRing: after a rotation the key file is not what signs.
@@ -151,7 +151,7 @@ func TestAlone(t *testing.T) {
 		},
 		"Ours":         {"mine.yaml", own, "mine.yaml is a manifest of sa-controller-manager too"},
 		"UnderOurName": {"sa-controller-manager.yaml", kcm, "sa-controller-manager.yaml is a manifest of kube-controller-manager too"},
-		"BrokenLink":   {"old.yaml", "", "old.yaml leads to a file that does not exist; remove the link"},
+		"BrokenLink":   {"old.yaml", "", "old.yaml: no such file or directory; if it is a link that leads nowhere, remove it"},
 		"Hidden":       {".kube-controller-manager.yaml.swp", kcm, ""},
 		"Below":        {"old/kube-controller-manager.yaml", kcm, ""},
 		"NoManifest":   {"README", "# a: [", ""},

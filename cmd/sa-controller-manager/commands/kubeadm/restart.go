@@ -6,7 +6,6 @@ package kubeadm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/manifests/component"
 )
 
 const restartDescription = `Have the kubelet restart kube-apiserver or kube-controller-manager of this node, and wait until it is
@@ -34,7 +32,7 @@ func newRestartCommand() *cobra.Command {
 				return cli.InvalidFlags(cmd.CommandPath(), []error{errors.New("want one COMPONENT, of " + strings.Join(components, ", "))})
 			}
 			f.Steps = args
-			return f.locked(func() error { return f.run(cmd, restart) })
+			return f.run(cmd, restart)
 		},
 	}
 	f.addTo(cmd)
@@ -47,7 +45,7 @@ func restart(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	s, err := c.planRestart(o, c.Steps[0], c.Clock.Now().UTC().Format(time.RFC3339Nano))
+	s, err := c.planRestart(o, c.Steps[0], time.Now().UTC().Format(time.RFC3339Nano))
 	if err != nil {
 		return err
 	}
@@ -55,28 +53,13 @@ func restart(ctx context.Context, c Config) error {
 }
 
 func (c *Config) planRestart(o *observed, name, value string) (step, error) {
-	before := o.files[name]
-	after, err := before.Restart(value)
+	after, err := o.files[name].Restart(value)
 	if err != nil {
 		return step{}, c.damaged(name, err)
 	}
+	s := step{name: name, summary: name + " restarts, and is ready again", advice: logOf(name), proofs: []cli.Check{c.isNode(o)}}
 	w := written{c: c, record: o.record, data: o.recordFile}
-	writes := append(nodefile.Append(nil, c.backup(name), before.Backup, after.Backup), w.next(w.record.With(name, after.Taken))...)
-	return step{
-		name:    name,
-		summary: name + " restarts, and is ready again",
-		advice:  logOf(name),
-		proofs:  []cli.Check{c.isNode(o)},
-		writes:  nodefile.Append(writes, c.manifest(name), before.Manifest, after.Manifest),
-		waits: []cli.Check{func(ctx context.Context) error {
-			pod, err := c.mirror(ctx, name)
-			if err == nil && pod.Annotations[component.RestartAnnotation] != value {
-				err = fmt.Errorf("the kubelet has not restarted Pod %s yet", pod.Name)
-			}
-			if err != nil {
-				return err
-			}
-			return awaitsReady(pod)
-		}},
-	}, nil
+	err = w.takes(&s, o.files[name], after)
+	s.rollback = nil // that would be one more restart
+	return s, err
 }

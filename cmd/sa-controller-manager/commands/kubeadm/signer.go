@@ -14,22 +14,24 @@ import (
 	"time"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
 )
 
+// Flags of kube-apiserver and, below, ours.
 const (
 	issuerFlag        = "service-account-issuer"
 	maxExpirationFlag = "service-account-max-token-expiration"
+	clientCAFlag      = "client-ca-file"
 
 	ownSocketFlag        = "external-signer-socket"
 	ownMaxExpirationFlag = "external-signer-max-token-expiration"
 
-	clientCAFlag = "client-ca-file"
+	registrationFlag = "webhook-registration"
+	staticDirFlag    = "static-registration-dir"
 )
 
 // signerFlags returns the settings that our process shares with kube-apiserver when it signs its tokens,
@@ -83,18 +85,13 @@ func (c *Config) signerFlags(m *staticpod.Manifest, previous []string) (args, fi
 // them. It refuses a ring with a key whose socket is not named, with which our process would end at
 // every start; any other problem with the ring is reported by our process.
 func (c *Config) signerSockets(own staticpod.Command) ([]string, error) {
-	var sockets remote.Sockets
-	if file := own.Last(remote.SocketsFlag); file != "" {
-		var err error
-		if sockets, err = cli.ReadFile(remote.SocketsFlag, c.onNode(file), remote.ParseSockets); err != nil {
-			return nil, err
-		}
+	sockets, err := readOwn(c, own, remote.SocketsFlag, remote.ParseSockets)
+	if err != nil {
+		return nil, err
 	}
-	if file := own.Last(component.KeyRingFlag); file != "" {
-		if state, err := ring.At(c.onNode(file)).Read(); err == nil {
-			if err := sockets.Check(state.Ring()); err != nil {
-				return nil, err
-			}
+	if state, err := c.ownRing(own); err == nil && len(state.Keys) > 0 {
+		if err := sockets.Check(state.Ring()); err != nil {
+			return nil, err
 		}
 	}
 	for name, socket := range sockets {

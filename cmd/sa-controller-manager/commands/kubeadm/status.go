@@ -13,9 +13,9 @@ import (
 	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
+	"sa-controller-manager/manifests/component"
 )
 
 const statusDescription = `Print whether this control-plane node was taken over, with which flags, how our process runs,
@@ -87,7 +87,8 @@ func (c *Config) status() (*status, error) {
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
 		file := o.files[name]
 		taken, err := file.Takeover(changes)
-		keeps := name == component.APIServer && !changes.Plugin && !changes.Signer // all that it has
+		keeps := name == component.APIServer && !changes.Plugin && !changes.Signer || // all that it has
+			name == component.ControllerManager && component.OnlySigns(o.own)
 		is := err == nil && !keeps && bytes.Equal(taken.Manifest, file.Manifest)
 		if !keeps {
 			wanted++

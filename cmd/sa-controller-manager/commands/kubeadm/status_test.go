@@ -13,8 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // TestStatus is about what the files of a node say.
@@ -23,6 +24,7 @@ func TestStatus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		steps    int // of a takeover that are done
 		signer   bool
+		only     bool // the signer
 		upgraded bool // without patches
 		damaged  bool // our manifest
 		want     string
@@ -33,6 +35,7 @@ func TestStatus(t *testing.T) {
 		"Signer": {
 			steps: all, signer: true, want: takenOver, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
 		},
+		"OnlySigner": {steps: all, only: true, want: takenOver, api: statusComponent{"", true, true, true}},
 		"Damaged": {
 			steps: all, damaged: true, want: partly, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
 		},
@@ -43,13 +46,16 @@ func TestStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			p.config.ExternalSigner = tc.signer
+			if tc.only {
+				p.onlySigner()
+			}
 			p.config.Given = []string{"--token-secrets=auto"}
 			p.writeSteps(t, takeover, tc.steps)
 			if tc.upgraded {
 				p.write(t, apiServerFile, stock(t, "v1.37", component.APIServer))
 			}
 			p.config.ExternalSigner = false
-			own := component.OwnCommand([]byte(p.files(t)[ownFile]))
+			own := staticpod.CommandIn([]byte(p.files(t)[ownFile]))
 			if tc.damaged {
 				own = nil
 				p.write(t, ownFile, []byte("kind: ["))

@@ -6,16 +6,29 @@ package kubeadm
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/internal/atomicfile"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // step is one change and the waits before and after it.
@@ -46,26 +59,35 @@ func logOf(name string) string {
 // run prints the plan and runs its steps.
 func (c *Config) run(ctx context.Context, steps []step) error {
 	c.print(steps)
-	if c.DryRun {
-		return c.ask(ctx, steps)
-	}
-	changes := func(s step) bool { return len(s.writes) > 0 }
-	if c.Confirm != nil && slices.ContainsFunc(steps, changes) && !c.Confirm(ctx, "Go on?") {
+	act, changes := c.step, func(s step) bool { return len(s.writes) > 0 }
+	switch {
+	case c.DryRun && c.Client == nil:
+		if c.Silent != nil {
+			fmt.Fprintf(c.Out, "Not checked, because kube-apiserver did not answer (%v): whether it is this node's, accepts the key, and has "+
+				"the root CA published.\n", c.Silent)
+		}
+		return nil
+	case c.DryRun:
+		act = ask
+	case c.Confirm != nil && slices.ContainsFunc(steps, changes) && !c.Confirm(ctx, "Go on?"):
 		return errors.New("nothing was changed")
-	}
-	if err := c.removeLeftovers(); err != nil {
-		return err
+	default:
+		if err := c.removeLeftovers(); err != nil {
+			return err
+		}
 	}
 	for i, s := range steps {
-		begun := c.Clock.Now()
-		if err := c.step(ctx, s); err != nil {
+		begun := time.Now()
+		if err := act(ctx, s); err != nil {
 			err = fmt.Errorf("step %d, %s: %w", i+1, s.name, err)
-			if !cli.IsPermanent(err) { // a refusal says what to do
+			if !c.DryRun && !cli.IsPermanent(err) { // a refusal says what to do
 				err = fmt.Errorf("%w\n%s", err, cmp.Or(s.advice, again+"."))
 			}
 			return err
 		}
-		fmt.Fprintf(c.Out, "Step %d, %s: done (%s).\n", i+1, s.name, c.Clock.Since(begun).Round(100*time.Millisecond))
+		if !c.DryRun {
+			fmt.Fprintf(c.Out, "Step %d, %s: done (%s).\n", i+1, s.name, time.Since(begun).Round(100*time.Millisecond))
+		}
 	}
 	return nil
 }
@@ -83,20 +105,11 @@ func (c *Config) removeLeftovers() error {
 	return errors.Join(all...)
 }
 
-// ask asks the proofs of all steps once, if kube-apiserver answers.
-func (c *Config) ask(ctx context.Context, steps []step) error {
-	if c.Client == nil && c.Silent != nil {
-		fmt.Fprintf(c.Out, "Not checked, because kube-apiserver did not answer (%v): whether it is this node's, accepts the key, and has "+
-			"the root CA published.\n", c.Silent)
-	}
-	if c.Client == nil {
-		return nil
-	}
-	for i, s := range steps {
-		for _, proof := range s.proofs {
-			if err := proof(ctx); err != nil {
-				return fmt.Errorf("step %d, %s: %w", i+1, s.name, err)
-			}
+// ask asks the proofs of a step once.
+func ask(ctx context.Context, s step) error {
+	for _, proof := range s.proofs {
+		if err := proof(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -147,5 +160,142 @@ func (c *Config) print(steps []step) {
 			}
 			fmt.Fprint(c.Out, w.Diff())
 		}
+	}
+}
+
+// await runs the checks in order. Each has the timeout of a step. A permanent error stays one.
+func (c *Config) await(ctx context.Context, checks ...cli.Check) error {
+	for _, check := range checks {
+		if err := (cli.Await{Clock: clock.RealClock{}, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, check); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mirror returns this node's mirror pod of a component.
+func (c *Config) mirror(ctx context.Context, name string) (*corev1.Pod, error) {
+	return c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name+"-"+c.Node, metav1.GetOptions{})
+}
+
+// runs checks that the kubelet runs a component as a manifest has it. The kubelet replaces the mirror pod
+// when the manifest changes, and the new one does not inherit the status of the old one.
+func (c *Config) runs(name string, m *staticpod.Manifest) cli.Check {
+	return func(ctx context.Context) error {
+		pod, err := c.mirror(ctx, name)
+		if err != nil {
+			return err
+		}
+		const restarted = component.RestartAnnotation
+		if !slices.Equal(staticpod.CommandOf(pod), m.Command()) || pod.Annotations[restarted] != m.Annotations()[restarted] {
+			return fmt.Errorf("the kubelet still runs Pod %s of the previous manifest", pod.Name)
+		}
+		return awaitsReady(pod)
+	}
+}
+
+// awaitsReady returns nil once the Pod is ready, and what the kubelet says of a container that waits: its back-off, which
+// counts ends of the same manifest in the last ten minutes, takes up to five minutes.
+func awaitsReady(pod *corev1.Pod) error {
+	ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
+	if pod.DeletionTimestamp != nil || !slices.ContainsFunc(pod.Status.Conditions, ready) {
+		return fmt.Errorf("the Pod %s is not ready yet%s", pod.Name, waiting(pod))
+	}
+	return nil
+}
+
+// waiting returns what the kubelet says of containers that do not run, such as how long it will not restart them.
+func waiting(pod *corev1.Pod) (why string) {
+	for _, one := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if one.State.Waiting == nil {
+			continue
+		}
+		why += fmt.Sprintf(": %s: %s", one.State.Waiting.Reason, one.State.Waiting.Message)
+		if last := one.LastTerminationState.Terminated; last != nil {
+			why += fmt.Sprintf(" (exit code %d)", last.ExitCode)
+		}
+	}
+	return why
+}
+
+// registrationCheck is the name of the check of /readyz that passes once kube-apiserver calls our webhook.
+const registrationCheck = "webhook-registration"
+
+// managerReady checks that our process is ready, and that it is not the one from before a rewrite. With a
+// query that excludes checks the Pod may be not ready.
+func (c *Config) managerReady(d *desired, query string) cli.Check {
+	return func(ctx context.Context) error {
+		pod, err := c.mirror(ctx, manager)
+		if err == nil && !isOf(pod, d.manifest) {
+			return fmt.Errorf("the kubelet still runs Pod %s of the previous manifest", pod.Name)
+		}
+		if unhealthy := healthy(ctx, ownPort(d.own), query); unhealthy != nil && err == nil {
+			return fmt.Errorf("%w%s", unhealthy, waiting(pod))
+		} else if unhealthy != nil {
+			return unhealthy
+		}
+		if err != nil || query != "" {
+			return err
+		}
+		return awaitsReady(pod)
+	}
+}
+
+// isOf reports whether a mirror pod belongs to a manifest. It compares what a takeover sets, because the kubelet's own hash
+// depends on the kubelet's version.
+func isOf(pod *corev1.Pod, manifest []byte) bool {
+	var wanted corev1.Pod
+	return yaml.Unmarshal(manifest, &wanted) == nil && slices.Equal(staticpod.CommandOf(pod), staticpod.CommandOf(&wanted)) &&
+		slices.EqualFunc(pod.Spec.Containers, wanted.Spec.Containers, func(a, b corev1.Container) bool { return a.Image == b.Image }) &&
+		equality.Semantic.DeepDerivative(wanted.Spec.Volumes, pod.Spec.Volumes)
+}
+
+// healthy asks /readyz of our process. Its certificate is self-signed, and the answer is not secret.
+func healthy(ctx context.Context, port, query string) error {
+	url := fmt.Sprintf("https://127.0.0.1:%s/readyz%s", port, query)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // see above
+	answer, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Do(request)
+	if err != nil {
+		return err // it names the URL
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 4096))
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %s: %s", url, answer.Status, failing(string(body)))
+}
+
+// failing returns the checks of a health answer that fail.
+func failing(body string) string {
+	passes := func(line string) bool { return !strings.HasPrefix(line, "[-]") }
+	return strings.Join(slices.DeleteFunc(strings.Split(body, "\n"), passes), "; ")
+}
+
+// managerGone checks that our process has ended on this node. The mirror pod may go before the process
+// does.
+func (c *Config) managerGone(o *observed) cli.Check {
+	address := net.JoinHostPort("127.0.0.1", ownPort(o.own))
+	return func(ctx context.Context) error {
+		if _, err := c.mirror(ctx, manager); err == nil {
+			return errors.New("the kubelet has not stopped sa-controller-manager yet")
+		} else if !apierrors.IsNotFound(err) {
+			return err
+		}
+		if o.manager == nil {
+			return nil
+		}
+		connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return errors.Join(fmt.Errorf("something still listens on %s", address), connection.Close())
+		}
+		return nil
 	}
 }

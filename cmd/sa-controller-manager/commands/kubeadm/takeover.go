@@ -13,8 +13,8 @@ import (
 
 	"sa-controller-manager/admission/earlier"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/nodefile"
 )
 
 // Takeover adds sa-controller-manager to the control plane of this node. Finished steps are no-ops.
@@ -29,7 +29,7 @@ func Takeover(ctx context.Context, c Config) error {
 	taken := o.record.Components[component.APIServer] // a restart changes nothing
 	if len(taken.Lines)+len(taken.Mounts) > 0 && c.Client != nil && !c.DryRun {
 		if err := c.await(ctx, c.answers); err != nil {
-			return c.wayBack(ctx, o, err)
+			return c.wayBack(ctx, err)
 		}
 	}
 	d, err := c.desire(o)
@@ -95,7 +95,7 @@ func (c *Config) planManager(o *observed, d *desired, w *written) step {
 		waits:   []cli.Check{c.works(o, d)},
 	}
 	if d.written {
-		s.notes = append(d.kcm.Notes(), c.recordNotes(o, d)...)
+		s.notes = append(d.left, c.recordNotes(o, d)...)
 		given := w.record
 		given.Flags = c.Given
 		s.writes = w.next(given)
@@ -189,7 +189,7 @@ func (w *written) takes(s *step, before, after component.Files) error {
 	changes = nodefile.Append(changes, c.patch(after.Name), before.Patch, after.Patch)
 	changes = nodefile.Append(changes, c.manifest(after.Name), before.Manifest, after.Manifest)
 	s.writes = append(nodefile.Append(nil, c.backup(after.Name), before.Backup, after.Backup), changes...)
-	s.waits = []cli.Check{c.runs(after.Name, m.Command())}
+	s.waits = []cli.Check{c.runs(after.Name, m)}
 	if after.Name == component.APIServer {
 		s.rollback, s.undone = nodefile.Reverse(changes), "the previous manifest of "+component.APIServer+" is back"
 	}

@@ -25,10 +25,11 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // trip is a takeover with what is before and after it, and a handback.
@@ -308,9 +309,9 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 	testutil.Check(t, "the patch", inOrder(taken), inOrder(patched))
 
 	own := staticpodtest.Read(t, p.config.manifest(manager))
-	testutil.Check(t, "our mode", string(tc.mode()), component.OwnCommand(own).Last(registrationFlag))
+	testutil.Check(t, "our mode", string(tc.mode()), staticpod.CommandIn(own).Last(registrationFlag))
 	for flag, want := range map[string]bool{staticDirFlag: readsFiles, ownSocketFlag: signs} {
-		if got := component.OwnCommand(own).Last(flag); (got != "") != want {
+		if got := staticpod.CommandIn(own).Last(flag); (got != "") != want {
 			t.Errorf("our --%s is %q, want one: %t", flag, got, want)
 		}
 	}
@@ -350,7 +351,7 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 		t.Errorf("our process signs: %t, want %t", got, !got)
 	}
 	testutil.Check(t, "our mode then", string(tc.mode()),
-		component.OwnCommand(staticpodtest.Read(t, p.config.manifest(manager))).Last(registrationFlag))
+		staticpod.CommandIn(staticpodtest.Read(t, p.config.manifest(manager))).Last(registrationFlag))
 	p.writeSteps(t, handback, 1)
 	testutil.Check(t, "what kubeadm wrote", string(written), string(staticpodtest.Read(t, p.config.manifest(component.APIServer))))
 }
@@ -599,7 +600,7 @@ func TestProofs(t *testing.T) {
 // TestRefuses: what a later step could not do is refused before the first one changes or prints anything.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
-	const tag, expiry = ":v1.37.2", "    - --allow-privileged=true"
+	const tag = ":v1.37.2"
 	for name, tc := range map[string]struct {
 		reason   string
 		signer   bool
@@ -607,10 +608,6 @@ func TestRefuses(t *testing.T) {
 		steps    []string
 		want     string // "" if it is planned
 	}{
-		"AnotherSigner": {
-			reason: "the operator uses another one", signer: true, old: expiry, new: "    - --service-account-signing-endpoint=/run/kms.sock",
-			want: "in use already by another signer",
-		},
 		"KeyElsewhere": {
 			reason: "our Pod does not see it", signer: true, old: "=/etc/kubernetes/pki/sa.pub", new: "=/etc/keys/sa.pub",
 			want: "/etc/keys/sa.pub is in none of its volumeMounts",
@@ -626,9 +623,7 @@ func TestRefuses(t *testing.T) {
 			signer: true, old: "    volumeMounts:\n", new: "    volumeMounts:\n    - mountPath: /run/sa-controller-manager/\n      name: ca-certs\n",
 			want: "its volumeMounts sa-controller-manager and ca-certs are both at /run/sa-controller-manager",
 		},
-		"Digest":    {old: tag, new: "@sha256:abc", want: "names no version, which decides what is changed; write it before the digest"},
-		"Old":       {old: tag, new: ":v1.29.16", want: "v1.29.16 is too old: v1.30 is the oldest"},
-		"OldSigner": {old: tag, new: ":v1.33.9", signer: true, want: "v1.33.9 is too old: v1.34 is the oldest with an external signer"},
+		"Old": {old: tag, new: ":v1.29.16", want: "v1.29.16 is too old: v1.30 is the oldest"},
 		"OldAndLastStep": {
 			reason: "it changes kube-apiserver too", old: tag, new: ":v1.29.16", steps: []string{StepAPIServer}, want: "v1.29.16 is too old",
 		},

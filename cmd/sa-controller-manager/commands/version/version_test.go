@@ -10,6 +10,7 @@ import (
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestPrintVersion(t *testing.T) {
@@ -21,9 +22,7 @@ func TestPrintVersion(t *testing.T) {
 	for _, output := range []string{"text", "json", "yaml"} {
 		t.Run(output, func(t *testing.T) {
 			var b bytes.Buffer
-			if err := writeTo(&b, output, info); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, writeTo(&b, output, info))
 			clitest.Golden(t, "version."+output, b.String())
 		})
 	}

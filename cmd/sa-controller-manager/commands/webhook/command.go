@@ -157,7 +157,7 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 				if connected, err = client(&o); err != nil {
 					return err
 				}
-			} else if _, err = os.Stat(registration.StaticDirs(dir)[0]); err != nil {
+			} else if _, err = os.Stat(manifests.StaticDirs(dir)[0]); err != nil {
 				return fmt.Errorf("--%s is not the manager's, which has %q: %w", options.StaticDirFlag, registration.StaticPaths(dir)[1:], err)
 			}
 			cli.WritesTo(cmd.ErrOrStderr(), &o)

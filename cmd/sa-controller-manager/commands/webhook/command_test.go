@@ -23,24 +23,23 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/admission/podpolicy/podpolicytest"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 )
 
 // TestWebhookCommand: unregister lets Pods without an account in, too, and register ends that.
 func TestWebhookCommand(t *testing.T) {
 	t.Parallel()
 	off := map[string]string{registration.Annotation: registration.AnnotationOff, "other": "stays"}
-	cases := map[string]struct {
-		reason   string
-		command  string
-		objects  []runtime.Object
-		off      string // of both configurations
-		webhooks int
+	for name, tc := range map[string]struct {
+		reason, command string
+		objects         []runtime.Object
+		off             string // of both configurations
+		webhooks        int
 	}{
 		"Unregister": {command: "unregister", objects: clitest.Configurations(nil, 1), off: registration.AnnotationOff},
 		"UnregisterBeforeTheFirstStart": {
@@ -48,15 +47,14 @@ func TestWebhookCommand(t *testing.T) {
 		},
 		"Register":                 {reason: "the leader fills it", command: "register", objects: clitest.Configurations(off, 0)},
 		"RegisterWhatIsRegistered": {command: "register", objects: clitest.Configurations(nil, 1), webhooks: 1},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			binding, problem := podpolicytest.Binding(admissionregistrationv1.Deny), "spec.validationActions is [Warn]"
+			binding, problem := clitest.RefusalBinding(admissionregistrationv1.Deny), "spec.validationActions is [Warn]"
 			if tc.command == "register" {
-				binding, problem = podpolicytest.Binding(admissionregistrationv1.Warn), ""
+				binding, problem = clitest.RefusalBinding(admissionregistrationv1.Warn), ""
 			}
-			client := fake.NewClientset(append(tc.objects, podpolicytest.Policy(), binding)...)
+			client := fake.NewClientset(append(tc.objects, clitest.Refusal(), binding)...)
 			answers(client, tc.command == "register", tc.command == "register", nil)
 			if got := runWith(t, client, tc.command); got.Code != 0 || !strings.Contains(got.Stdout, registration.Name) {
 				t.Errorf("%s\n%+v, want code 0 and what it has done", tc.reason, got)
@@ -66,10 +64,8 @@ func TestWebhookCommand(t *testing.T) {
 				t.Errorf("%s\nthe problem with the policy is %q, %v; want %q", tc.reason, got, err, problem)
 			}
 			api := client.AdmissionregistrationV1()
-			mutating, err := api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
-			testutil.Must(t, err)
-			validating, err := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
-			testutil.Must(t, err)
+			mutating := testutil.Get(api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{}))(t)
+			validating := testutil.Get(api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{}))(t)
 			configured := []any{
 				mutating.Annotations[registration.Annotation], len(mutating.Webhooks), validating.Annotations[registration.Annotation],
 				len(validating.Webhooks),
@@ -94,9 +90,9 @@ func TestWebhookCommandFails(t *testing.T) {
 // TestRegisterNamesAWrongPolicy: what is registered again is not all that it takes.
 func TestRegisterNamesAWrongPolicy(t *testing.T) {
 	t.Parallel()
-	completion := podpolicytest.Objects(podpolicy.Completion)
+	completion := clitest.Policy(podpolicy.Completion)
 	completion[0].(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConditions = nil
-	policy := podpolicytest.Policy()
+	policy := clitest.Refusal()
 	policy.Spec.MatchConstraints.ResourceRules = nil
 	for name, tc := range map[string]struct {
 		objects []runtime.Object
@@ -106,7 +102,7 @@ func TestRegisterNamesAWrongPolicy(t *testing.T) {
 			completion, "MutatingAdmissionPolicy sa-controller-manager-completion is not that of this version: its spec.matchConditions is",
 		},
 		"refusal": {
-			[]runtime.Object{policy, podpolicytest.Binding(admissionregistrationv1.Deny)},
+			[]runtime.Object{policy, clitest.RefusalBinding(admissionregistrationv1.Deny)},
 			"ValidatingAdmissionPolicy sa-controller-manager-pods is not that of this version: its spec.matchConstraints is",
 		},
 	} {
@@ -124,7 +120,7 @@ func TestDryRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	testutil.Must(t, os.WriteFile(registration.StaticOffPath(dir), nil, 0o600))
-	testutil.Must(t, os.Mkdir(registration.StaticDirs(dir)[0], 0o755))
+	testutil.Must(t, os.Mkdir(manifests.StaticDirs(dir)[0], 0o755))
 	for _, step := range []struct {
 		args []string
 		want string
@@ -166,7 +162,7 @@ func TestUnregisterWhileFilesBind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(append(clitest.Configurations(nil, 1), podpolicytest.Binding(admissionregistrationv1.Deny))...)
+				client := fake.NewClientset(append(clitest.Configurations(nil, 1), clitest.RefusalBinding(admissionregistrationv1.Deny))...)
 				answers(client, tc.answered, tc.answered, tc.err)
 				const way = "sa-controller-manager webhook unregister --static-registration-dir=/etc/kubernetes/sa-controller-manager/static"
 				got := runWith(t, client, "unregister")
@@ -224,9 +220,9 @@ func TestRegisterWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				binding := podpolicytest.Binding(admissionregistrationv1.Warn)
+				binding := clitest.RefusalBinding(admissionregistrationv1.Warn)
 				binding.Spec.ValidationActions = append(binding.Spec.ValidationActions, admissionregistrationv1.Audit)
-				client := fake.NewClientset(append(tc.objects, podpolicytest.Policy(), binding)...)
+				client := fake.NewClientset(append(tc.objects, clitest.Refusal(), binding)...)
 				answers(client, tc.called, tc.named, nil)
 				got := runWith(t, client, "register")
 				if (got.Code == 0) != (tc.want == "") || !strings.Contains(got.Stderr, tc.want) {

@@ -71,15 +71,13 @@ func TestFlagsTwice(t *testing.T) {
 
 func TestOfAProcessWithoutOne(t *testing.T) {
 	t.Parallel()
-	if port := Of(options.New()).Serving.BindPort; port != 0 {
-		t.Errorf("the port is %d", port)
-	}
+	testutil.Check(t, "port", 0, Of(options.New()).Serving.BindPort)
 }
 
 // TestValidate has the problems that each command line gets.
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	cases := map[string][]string{
+	for line, want := range map[string][]string{
 		"":                      {},
 		"--secure-port=-1":      {"--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port"},
 		"--tls-cert-file=a.crt": {`--tls-cert-file "a.crt" must go together with --tls-private-key-file`},
@@ -98,8 +96,7 @@ func TestValidate(t *testing.T) {
 			"--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port",
 			`--logging-format "x" must be one of "text", "json"`,
 		},
-	}
-	for line, want := range cases {
+	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parse(t, strings.Fields(line)...)
@@ -114,7 +111,7 @@ func TestValidate(t *testing.T) {
 
 func TestAsksWith(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		line, kubeconfig string
 		want             bool
 	}{
@@ -123,14 +120,11 @@ func TestAsksWith(t *testing.T) {
 		"Another":      {"--authentication-kubeconfig=own --authorization-kubeconfig=other", "own", false},
 		"NoKubeconfig": {"", "own", false},
 		"Off":          {"--secure-port=0", "", false},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parse(t, strings.Fields(tc.line)...)
-			if got := o.SecurePort.AsksWith(tc.kubeconfig); got != tc.want {
-				t.Errorf("got %t, want %t", got, tc.want)
-			}
+			testutil.Check(t, "asks with it", tc.want, o.SecurePort.AsksWith(tc.kubeconfig))
 		})
 	}
 }

@@ -24,8 +24,10 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
@@ -149,6 +151,35 @@ func Configurations(annotations map[string]string, webhooks int) []runtime.Objec
 			ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.ValidatingWebhook, webhooks),
 		},
 	}
+}
+
+// Policy returns the objects of a policy for Pods as the manifests have them.
+func Policy(policy podpolicy.Policy) []runtime.Object {
+	all, err := policy.Objects()
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	var decoded []runtime.Object
+	for _, one := range all {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(one.YAML, nil, nil)
+		if err != nil {
+			panic(err)
+		}
+		decoded = append(decoded, object)
+	}
+	return decoded
+}
+
+// Refusal returns the policy that refuses Pods.
+func Refusal() *admissionregistrationv1.ValidatingAdmissionPolicy {
+	return Policy(podpolicy.Refusal)[1].(*admissionregistrationv1.ValidatingAdmissionPolicy) //nolint:forcetypeassert // see there
+}
+
+// RefusalBinding returns its binding with an action.
+func RefusalBinding(action admissionregistrationv1.ValidationAction) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	binding := Policy(podpolicy.Refusal)[0].(*admissionregistrationv1.ValidatingAdmissionPolicyBinding) //nolint:forcetypeassert // see there
+	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{action}
+	return binding
 }
 
 // KubeClient is a fake client that also serves documents, such as that of discovery: what answer

@@ -41,9 +41,8 @@ unknown, according to the JWKS of kube-apiserver.
 kube-apiserver is asked how far each account reaches, with three SubjectAccessReviews for
 most accounts; --reach=false skips them. Nothing is changed.
 
-Rows are printed as they are found, with --sort-by at the end. No token is printed or
-kept: a hundred thousand Secrets need no more memory than one page of them. With -o html
-there is one page for a browser, with filters, which needs no server and fetches nothing.
+No token is printed or kept. With -o html there is one page for a browser, with filters,
+which needs no server and fetches nothing.
 
 Permissions: list Secrets, ServiceAccounts and Pods in all namespaces, or with -n in that
 one, and get it; create subjectaccessreviews; get ` + signing.JWKSPath + ` and the ConfigMap
@@ -138,8 +137,7 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&o.filter.Findings, "finding", nil, "Show only tokens with one of these `findings`.")
 	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
 	flags.StringVar(&o.sortBy, "sort-by", o.sortBy,
-		"Sort order: \""+strings.Join(Orders(), "\", \"")+"\". "+
-			"All but the first keep the rows in memory until the end. The default of -o html is findings.")
+		"Sort order: \""+strings.Join(Orders(), "\", \"")+"\". The default of -o html is findings.")
 	flags.BoolVar(&o.reach, "reach", o.reach, "Ask kube-apiserver how far each account reaches.")
 	o.output.AddFlag(cmd, "table", "wide", "json", "yaml", htmlOutput)
 	flags.StringVar(&o.outputFile, "output-file", "", "Write the page of -o html to this `file`, which only its owner may read, "+
@@ -194,31 +192,17 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	if err != nil {
 		return err
 	}
+	report, err := auditor.Run(ctx)
+	if err != nil {
+		return err
+	}
+	Sort(report.Tokens, o.sortBy)
+	report.Summary.Cluster = o.connection.Cluster
 	var file bytes.Buffer
 	if o.outputFile != "" {
 		stdout = &file
 	}
-	printer := NewPrinter(stdout, o.output.Format, auditor.Rules.Now)
-	var kept []Row
-	emit := printer.Rows
-	if o.sortBy != "namespace" {
-		emit = func(rows []Row) error {
-			kept = append(kept, rows...)
-			return nil
-		}
-	}
-	summary, err := auditor.Run(ctx, emit)
-	if err != nil {
-		return err
-	}
-	if len(kept) > 0 {
-		Sort(kept, o.sortBy)
-		if err := printer.Rows(kept); err != nil {
-			return err
-		}
-	}
-	summary.Cluster = o.connection.Cluster
-	if err := printer.End(summary); err != nil {
+	if err := Print(stdout, o.output.Format, report, auditor.Rules.Now); err != nil {
 		return err
 	}
 	if o.outputFile != "" {
@@ -230,12 +214,12 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	if o.filter.Selector != "" || o.filter.KeyID != "" {
 		doubt = "no token Secret has these labels and this key ID"
 	}
-	switch err := o.outcome(summary, stderr); {
+	switch err := o.outcome(report.Summary, stderr); {
 	case err != nil:
 		return err
 	case auditor.Rules.Untracked && slices.Contains(o.failOn, string(Unused)):
 		return fmt.Errorf("--fail-on=%s cannot be judged without tracking", Unused)
-	case len(o.failOn) > 0 && summary.Shown == 0 && doubt != "":
+	case len(o.failOn) > 0 && report.Summary.Shown == 0 && doubt != "":
 		return errors.New("--fail-on cannot be judged: " + doubt)
 	}
 	return nil
@@ -248,7 +232,7 @@ func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, std
 		return nil, err
 	}
 	rules := Rules{Now: time.Now(), UnusedFor: cmp.Or(o.filter.UnusedFor, defaultUnused)}
-	auditor := &Auditor{Filter: o.filter, Reach: o.reach, Rules: rules}
+	auditor := &Auditor{Filter: o.filter, Reach: o.reach, Rules: rules, Progress: func(int) {}}
 	if auditor.Client, err = client(&o.connection); err != nil {
 		return nil, err
 	}
@@ -314,7 +298,7 @@ func readTracking(ctx context.Context, client kubernetes.Interface, rules *Rules
 	case err != nil:
 		return fmt.Errorf("read the start of token tracking: %w", err)
 	default:
-		since, ok := ParseTracking(tracking)
+		since, ok := legacytokencleaner.TrackedSince(tracking)
 		rules.TrackedSince, rules.Untracked = since, !ok
 	}
 	if rules.Untracked {

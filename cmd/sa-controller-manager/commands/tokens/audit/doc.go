@@ -7,8 +7,7 @@
 // Auditor.Run walks the Secrets page by page. For the namespaces of a page it reads the accounts
 // and what Pods use, and it has kube-apiserver say how far each account reaches
 // (SubjectAccessReview), all with bounded concurrency. Out of that a pure function makes a Row. A
-// row is small; Secrets, with their tokens, live no longer than their page, so that a hundred
-// thousand of them fit into a small machine. A Printer writes rows as they come.
+// row is small and kept until the end; Secrets, with their tokens, live no longer than their page.
 //
 // A list that takes longer than kube-apiserver remembers goes on where it was.
 //

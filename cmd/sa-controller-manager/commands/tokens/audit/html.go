@@ -30,21 +30,6 @@ var pageSource string
 
 const htmlOutput = "html"
 
-// htmlPrinter keeps the rows until End, because the totals come first.
-//
-// It inserts plain, printable strings, which html/template escapes for where they stand. The policy of
-// the page is the second line of defence: no other script runs, and nothing is fetched.
-type htmlPrinter struct {
-	w    io.Writer
-	now  time.Time
-	rows []Row
-}
-
-func (p *htmlPrinter) Rows(rows []Row) error {
-	p.rows = append(p.rows, rows...)
-	return nil
-}
-
 // counted is a line of the ages. Severity gives its colour.
 type counted struct {
 	Name, Severity string
@@ -76,13 +61,14 @@ type pageRow struct {
 	Findings                                []Meaning
 }
 
-// End writes the page.
-func (p *htmlPrinter) End(summary Summary) error {
+// printPage inserts plain, printable strings, which html/template escapes for where they stand. The policy of
+// the page is the second line of defence: no other script runs, and nothing is fetched.
+func printPage(w io.Writer, report *Report, now time.Time) error {
 	parsed, err := template.New("page").Parse(withHashes(pageSource))
 	if err != nil {
 		return fmt.Errorf("parse the page: %w", err)
 	}
-	if err := parsed.Execute(p.w, p.page(summary)); err != nil {
+	if err := parsed.Execute(w, newPage(report, now)); err != nil {
 		return fmt.Errorf("print the page: %w", err)
 	}
 	return nil
@@ -100,10 +86,11 @@ func withHashes(source string) string {
 	return strings.NewReplacer("sha256-STYLE", "sha256-"+hash("style"), "sha256-SCRIPT", "sha256-"+hash("script")).Replace(source)
 }
 
-func (p *htmlPrinter) page(summary Summary) page {
+func newPage(report *Report, now time.Time) page {
+	summary := report.Summary
 	made := page{
-		Headline: p.headline(summary), Cluster: printers.Printable(summary.Cluster), Made: p.now.UTC().Format("2006-01-02 15:04 UTC"),
-		Examined: summary.Examined, Shown: summary.Shown, Ages: p.ages(),
+		Headline: headline(report), Cluster: printers.Printable(summary.Cluster), Made: now.UTC().Format("2006-01-02 15:04 UTC"),
+		Examined: summary.Examined, Shown: summary.Shown, Ages: ages(report.Tokens, now),
 	}
 	for _, finding := range Findings() {
 		if count := summary.Findings[finding.Name]; count > 0 {
@@ -116,8 +103,8 @@ func (p *htmlPrinter) page(summary Summary) page {
 		made.Most = max(made.Most, age.Count)
 	}
 	namespaces, keys := map[string]bool{}, map[string]bool{}
-	for i := range p.rows {
-		row := p.row(&p.rows[i])
+	for i := range report.Tokens {
+		row := newPageRow(&report.Tokens[i], now)
 		made.Rows = append(made.Rows, row)
 		namespaces[row.Namespace], keys[row.State] = true, true
 	}
@@ -126,25 +113,26 @@ func (p *htmlPrinter) page(summary Summary) page {
 }
 
 // headline claims no more than was asked: who may do less can still reach more than it should.
-func (p *htmlPrinter) headline(summary Summary) string {
+func headline(report *Report) string {
 	const some = "%d of %d tokens "
+	summary := report.Summary
 	dangerous := summary.Findings[ClusterAdmin] + summary.Findings[SecretsReader]
 	switch {
 	case dangerous > 0:
 		return fmt.Sprintf(some+"can take over the cluster", dangerous, summary.Shown)
-	case slices.ContainsFunc(p.rows, func(row Row) bool { return row.Reach != "" }):
+	case slices.ContainsFunc(report.Tokens, func(row Row) bool { return row.Reach != "" }):
 		return fmt.Sprintf(some+"may do everything or read all Secrets", dangerous, summary.Shown)
 	}
 	return fmt.Sprintf("Tokens that never expire: %d", summary.Shown)
 }
 
 // ages counts the tokens by their age.
-func (p *htmlPrinter) ages() []counted {
+func ages(rows []Row, now time.Time) []counted {
 	const days = 24 * time.Hour
 	ages := []counted{{"under 30 days", "low", 0}, {"under a year", "low", 0}, {"under 3 years", "medium", 0}, {"3 years and more", "high", 0}}
 	limits := []time.Duration{30 * days, 365 * days, 3 * 365 * days}
-	for i := range p.rows {
-		age := p.now.Sub(p.rows[i].Created.Time)
+	for i := range rows {
+		age := now.Sub(rows[i].Created.Time)
 		at := slices.IndexFunc(limits, func(limit time.Duration) bool { return age < limit })
 		if at < 0 {
 			at = len(limits)
@@ -154,9 +142,9 @@ func (p *htmlPrinter) ages() []counted {
 	return ages
 }
 
-func (p *htmlPrinter) row(of *Row) pageRow {
+func newPageRow(of *Row, now time.Time) pageRow {
 	row := pageRow{
-		Namespace: of.Namespace, Name: of.Name, Account: of.Account, Age: duration.HumanDuration(p.now.Sub(of.Created.Time)),
+		Namespace: of.Namespace, Name: of.Name, Account: of.Account, Age: duration.HumanDuration(now.Sub(of.Created.Time)),
 		LastUsed: cmp.Or(of.LastUsed, "never"), State: string(of.State), KeyID: of.KeyID, Users: of.users(), Problem: of.Problem,
 		Reach: map[Reach]string{
 			Everything: "everything", AllSecrets: "read all Secrets", Less: "less", "": "not known",

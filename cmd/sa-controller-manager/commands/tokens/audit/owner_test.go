@@ -6,6 +6,7 @@ package audit
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +17,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
 )
 
 // palace is a namespace in which robot may do everything and servant nothing.
@@ -51,7 +54,7 @@ func TestAnnotationsHideNothing(t *testing.T) {
 		dead    = "servant  [bad-token orphan unmounted unreferenced]"
 	)
 	type changes []func(*corev1.Secret)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason    string
 		key       []byte // P-256 if nil
 		unchecked bool
@@ -73,28 +76,57 @@ func TestAnnotationsHideNothing(t *testing.T) {
 		},
 		"forged":            {reason: "what it claims is worth nothing", changes: changes{servant, tampered}, want: dead},
 		"of another Secret": {reason: "that one tells", changes: changes{servant, copied}, want: dead},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.key == nil {
 				tc.key = testkeys.P256()
 			}
 			auditor := &Auditor{
 				Client: palace(tokenSecret(t, "a", tc.key, tc.changes...)), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: year}, Reach: true,
+				Progress: func(int) {},
 			}
 			if tc.unchecked {
 				auditor.Keys = nil
 			}
+			report, err := auditor.Run(t.Context())
+			testutil.Must(t, err)
 			var got []string
-			if _, err := auditor.Run(t.Context(), func(rows []Row) error {
-				for i := range rows {
-					got = append(got, fmt.Sprintf("%s %s %s", rows[i].Account, rows[i].Reach, rows[i].Findings))
-				}
-				return nil
-			}); err != nil {
-				t.Fatal(err)
+			for _, row := range report.Tokens {
+				got = append(got, fmt.Sprintf("%s %s %s", row.Account, row.Reach, row.Findings))
 			}
 			testutil.Check(t, tc.reason+": rows", []string{tc.want}, got)
 		})
 	}
+}
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// testKeys are an active and a retired key. A third one is nobody's.
+func testKeys(tb testing.TB) Keys {
+	tb.Helper()
+	return Keys{
+		{PublicKey: testkeys.Parse(testkeys.P256()).Public(), Role: signing.Active},
+		{PublicKey: testkeys.Parse(testkeys.P384()).Public(), Role: signing.Retired},
+	}
+}
+
+// tokenSecret is in order: of account robot in namespace shop, made ten days ago.
+func tokenSecret(tb testing.TB, name string, key []byte, changes ...func(*corev1.Secret)) *corev1.Secret {
+	tb.Helper()
+	token, err := tokens.NewIssuer(testkeys.Parse(key), tokens.CompatClaims).
+		Legacy(tb.Context(), tokens.Account{Namespace: "shop", Name: "robot", UID: "uid-robot"}, name)
+	testutil.Must(tb, err)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, UID: types.UID("uid-" +
+				name), CreationTimestamp: metav1.NewTime(now.AddDate(0, 0, -10)), Labels: map[string]string{},
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot", corev1.ServiceAccountUIDKey: "uid-robot"},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+		Data: map[string][]byte{"token": []byte(token), "namespace": []byte("shop")},
+	}
+	for _, change := range changes {
+		change(secret)
+	}
+	return secret
 }

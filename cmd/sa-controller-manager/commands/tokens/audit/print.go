@@ -10,91 +10,46 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"sa-controller-manager/internal/printers"
 )
 
-// Printer writes rows as they come. Without End a document is cut off, so that nobody takes a
-// part for all.
-type Printer interface {
-	Rows(rows []Row) error
-	End(summary Summary) error
-}
-
-// NewPrinter writes a "table", a "wide" one, "json", "yaml" or "html".
-func NewPrinter(w io.Writer, output string, now time.Time) Printer {
-	switch output {
-	case "json", "yaml":
-		return &printers.List[Row, Summary]{W: w, Output: output, Head: printers.Of("TokenAudit"), RowsField: "tokens", EndField: "summary"}
-	case htmlOutput:
-		return &htmlPrinter{w: w, now: now}
+// Print prints the report as a "table", a "wide" one, "json", "yaml" or "html".
+func Print(w io.Writer, output string, report *Report, now time.Time) error {
+	if output == htmlOutput {
+		return printPage(w, report, now)
 	}
-	return &tablePrinter{w: w, wide: output == "wide", now: now}
+	return printers.Document(w, output, report, func() string { return table(report.Tokens, output == "wide", now) })
 }
 
-// tablePrinter aligns the rows of a page, and makes columns as wide as any page before needed:
-// nothing is kept until the end.
-type tablePrinter struct {
-	w      io.Writer
-	wide   bool
-	now    time.Time
-	widths []int
-}
-
-func (p *tablePrinter) Rows(rows []Row) error {
-	var lines [][]string
-	if p.widths == nil {
-		lines = append(lines, p.header())
-		p.widths = make([]int, len(lines[0]))
+func table(rows []Row, wide bool, now time.Time) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	lines := [][]string{{"NAMESPACE", "NAME", "ACCOUNT", "AGE", "KEY", "STATE", "LAST-USED", "PODS", "FINDINGS"}}
+	if wide {
+		lines[0] = append(lines[0], "INVALID-SINCE", "REFERENCED", "USED-BY", "REACH", "WHY")
 	}
 	for i := range rows {
-		lines = append(lines, p.cells(&rows[i]))
-	}
-	for _, line := range lines {
-		for i, cell := range line {
-			p.widths[i] = max(p.widths[i], utf8.RuneCountInString(cell))
-		}
+		lines = append(lines, cells(&rows[i], wide, now))
 	}
 	var b strings.Builder
+	table := printers.Table(&b)
 	for _, line := range lines {
-		p.format(&b, line)
+		fmt.Fprintln(table, strings.Join(line, "\t"))
 	}
-	if _, err := io.WriteString(p.w, b.String()); err != nil {
-		return fmt.Errorf("print the tokens: %w", err)
-	}
-	return nil
-}
-
-// format leaves no blanks at the end of a line.
-func (p *tablePrinter) format(b *strings.Builder, line []string) {
-	for i, cell := range line {
-		b.WriteString(cell)
-		if i < len(line)-1 {
-			b.WriteString(strings.Repeat(" ", p.widths[i]-utf8.RuneCountInString(cell)+3))
-		}
-	}
-	b.WriteByte('\n')
-}
-
-func (*tablePrinter) End(Summary) error { return nil }
-
-func (p *tablePrinter) header() []string {
-	header := []string{"NAMESPACE", "NAME", "ACCOUNT", "AGE", "KEY", "STATE", "LAST-USED", "PODS", "FINDINGS"}
-	if p.wide {
-		header = append(header, "INVALID-SINCE", "REFERENCED", "USED-BY", "REACH", "WHY")
-	}
-	return header
+	table.Flush()
+	return b.String()
 }
 
 // shortID is enough of a key ID to tell keys apart, and for --key-id.
 const shortID = 8
 
-func (p *tablePrinter) cells(row *Row) []string {
+func cells(row *Row, wide bool, now time.Time) []string {
 	keyID := row.KeyID
-	if !p.wide && len(keyID) > shortID {
+	if !wide && len(keyID) > shortID {
 		keyID = keyID[:shortID]
 	}
 	var findings []string
@@ -102,10 +57,10 @@ func (p *tablePrinter) cells(row *Row) []string {
 		findings = append(findings, string(finding))
 	}
 	cells := []string{
-		row.Namespace, row.Name, row.Account, duration.HumanDuration(p.now.Sub(row.Created.Time)), keyID, string(row.State),
+		row.Namespace, row.Name, row.Account, duration.HumanDuration(now.Sub(row.Created.Time)), keyID, string(row.State),
 		cmp.Or(row.LastUsed, "never"), strconv.Itoa(row.PodCount), strings.Join(findings, ","),
 	}
-	if p.wide {
+	if wide {
 		why := row.Problem
 		if row.ReachBy != "" {
 			why = strings.TrimPrefix(why+"; "+row.ReachBy, "; ")

@@ -6,7 +6,6 @@ package audit
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -145,14 +144,4 @@ func (r Rules) idleSince(secret *tokensecrets.TokenSecret) time.Time {
 
 func (r Rules) unused(idle time.Time, period time.Duration) bool {
 	return !idle.IsZero() && r.Now.Sub(idle) >= period
-}
-
-// ParseTracking reads since when use is noted, out of the ConfigMap in which kube-apiserver says
-// so. Of that day nobody knows the hour, so it counts from its end.
-func ParseTracking(tracking *corev1.ConfigMap) (since time.Time, ok bool) {
-	begun, err := time.Parse(day, tracking.Data["since"])
-	if err != nil {
-		return time.Time{}, false
-	}
-	return begun.AddDate(0, 0, 1), true
 }

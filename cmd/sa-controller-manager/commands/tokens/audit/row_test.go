@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/internal/testutil"
@@ -106,9 +107,7 @@ func TestRow(t *testing.T) {
 		"no token": {
 			reason: "somebody wrote there", changes: changes{holding("CANARY")}, state: StateMalformed, problem: three, want: []Finding{BadToken},
 		},
-		"respelled": {
-			reason: "kube-apiserver takes it for the same", changes: changes{respell}, problem: respelled, want: []Finding{BadToken},
-		},
+		"respelled":   {reason: "kube-apiserver takes it for the same", changes: changes{respell}, problem: respelled, want: []Finding{BadToken}},
 		"only blanks": {changes: changes{holding(" \n")}, state: StateMalformed, problem: three, want: []Finding{BadToken}},
 		"empty":       {reason: "nobody has filled it", changes: changes{holding(""), aged(900)}, state: StateEmpty},
 		"no account":  {nobody: true, problem: "the account does not exist", want: []Finding{Orphan, Unreferenced}},
@@ -171,12 +170,8 @@ func TestRow(t *testing.T) {
 
 func TestIdleSince(t *testing.T) {
 	t.Parallel()
-	at := func(text string) time.Time {
-		parsed, err := time.Parse(time.RFC3339, text)
-		testutil.Must(t, err)
-		return parsed
-	}
-	cases := map[string]struct {
+	at := func(text string) time.Time { return testutil.Get(time.Parse(time.RFC3339, text))(t) }
+	for name, tc := range map[string]struct {
 		reason  string
 		rules   Rules
 		changes []func(*corev1.Secret)
@@ -190,18 +185,17 @@ func TestIdleSince(t *testing.T) {
 		"untracked": {
 			"cannot be told", Rules{Untracked: true}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, time.Time{},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		got := tc.rules.idleSince(testKeys(t).observe(tokenSecret(t, "a", testkeys.P256(), tc.changes...)).view)
 		if !got.Equal(tc.want) {
 			t.Errorf("%s (%s): %s, want %s", name, tc.reason, got, tc.want)
 		}
 	}
-	since, ok := ParseTracking(&corev1.ConfigMap{Data: map[string]string{"since": "2026-11-14"}})
+	since, ok := legacytokencleaner.TrackedSince(&corev1.ConfigMap{Data: map[string]string{"since": "2026-11-14"}})
 	if !ok || !since.Equal(at("2026-11-15T00:00:00Z")) {
 		t.Errorf("tracked since %s, %t", since, ok)
 	}
-	if _, ok := ParseTracking(&corev1.ConfigMap{Data: map[string]string{"since": "then"}}); ok {
+	if _, ok := legacytokencleaner.TrackedSince(&corev1.ConfigMap{Data: map[string]string{"since": "then"}}); ok {
 		t.Error("a word is taken for a day")
 	}
 }
@@ -229,9 +223,7 @@ func TestFilter(t *testing.T) {
 	observed := testKeys(t).observe(secret)
 	row := rules.row(&observed, &account{uid: "uid-robot"}, users{count: 1})
 	for name, tc := range cases {
-		if got := tc.filter.wantsToken(observed, rules) && tc.filter.wantsRow(&row); got != tc.want {
-			t.Errorf("%s: %t, want %t", name, got, tc.want)
-		}
+		testutil.Check(t, name, tc.want, tc.filter.wantsToken(observed, rules) && tc.filter.wantsRow(&row))
 	}
 }
 
@@ -268,64 +260,44 @@ func TestSort(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	t.Parallel()
-	var got bytes.Buffer
-	printer := NewPrinter(&got, "table", now)
 	rows := rowsToSort()
 	rows[0].KeyID, rows[0].LastUsed, rows[0].PodCount = "0123456789", "2026-11-20", 12
 	rows[1].Account = "evil\x1b[2J"
 	rows[3].Name = "a-much-longer-name"
-	for _, page := range [][]Row{rows[:2], rows[2:]} {
-		testutil.Must(t, printer.Rows(page))
-	}
-	const want = `NAMESPACE   NAME   ACCOUNT         AGE   KEY        STATE     LAST-USED    PODS   FINDINGS
-shop        a      z               24h   01234567   retired   2026-11-20   12     unmounted
-shop        b      evil\u001b[2J   2d    k1         active    never        0      <none>
+	const want = `NAMESPACE   NAME                 ACCOUNT         AGE   KEY        STATE     LAST-USED    PODS   FINDINGS
+shop        a                    z               24h   01234567   retired   2026-11-20   12     unmounted
+shop        b                    evil\u001b[2J   2d    k1         active    never        0      <none>
 shop        c                    y               3d    k1         retired   never        0      secrets-reader,unmounted
 shop        a-much-longer-name   x               2d    k3         active    never        0      secrets-reader,unused,unmounted
 `
-	testutil.Check(t, "result", want, got.String())
-	got.Reset()
-	wide := NewPrinter(&got, "wide", now)
+	testutil.Check(t, "result", want, table(rows, false, now))
 	rows[0].Pods, rows[0].Reach, rows[0].ReachBy, rows[0].Problem, rows[0].InvalidSince, rows[0].Referenced = []string{"p",
 		"q"}, AllSecrets, "a role", "odd", "2026-11-19", true
-	testutil.Must(t, wide.Rows(rows[:1]))
-	if _, line, _ := strings.Cut(got.String(), "\n"); !strings.HasSuffix(line,
+	if _, line, _ := strings.Cut(table(rows[:1], true, now), "\n"); !strings.HasSuffix(line,
 		"2026-11-19      yes          p,q and 10 more   all-secrets   odd; a role\n") {
 		t.Errorf("wide line %q", line)
 	}
 }
 
-// TestDocuments come in parts and are one in the end.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	type document struct {
-		printers.Head
-		Tokens  []Row   `json:"tokens"`
-		Summary Summary `json:"summary"`
-	}
-	read := map[string]func([]byte, *document) error{
-		"json": func(text []byte, into *document) error { return json.Unmarshal(text, into) },
-		"yaml": func(text []byte, into *document) error { return yaml.UnmarshalStrict(text, into) },
+	read := map[string]func([]byte, *Report) error{
+		"json": func(text []byte, into *Report) error { return json.Unmarshal(text, into) },
+		"yaml": func(text []byte, into *Report) error { return yaml.UnmarshalStrict(text, into) },
 	}
 	for output, unmarshal := range read {
-		for _, pages := range [][]Row{rowsToSort(), nil} {
+		for _, rows := range [][]Row{rowsToSort(), {}} {
 			var text bytes.Buffer
-			printer := NewPrinter(&text, output, now)
-			for i := range pages {
-				testutil.Must(t, printer.Rows(pages[i:i+1]))
-			}
-			if output == "json" && json.Valid(text.Bytes()) {
-				t.Errorf("%s: a part looks like all: %s", output, text.String())
-			}
-			testutil.Must(t, printer.End(Summary{Examined: 7, Findings: map[Finding]int{Unused: 1}}))
-			if pages != nil {
+			report := &Report{printers.Of("TokenAudit"), rows, Summary{Examined: 7, Findings: map[Finding]int{Unused: 1}}}
+			testutil.Must(t, Print(&text, output, report, now))
+			if len(rows) > 0 {
 				clitest.Golden(t, "audit."+output, text.String())
 			}
-			var got document
+			var got Report
 			if err := unmarshal(text.Bytes(), &got); err != nil {
 				t.Fatalf("%s: %v:\n%s", output, err, text.String())
 			}
-			if got.Tokens == nil || len(got.Tokens) != len(pages) || got.Summary.Examined != 7 || got.Summary.Findings[Unused] != 1 {
+			if got.Tokens == nil || len(got.Tokens) != len(rows) || got.Summary.Examined != 7 || got.Summary.Findings[Unused] != 1 {
 				t.Errorf("%s: %d tokens, summary %+v", output, len(got.Tokens), got.Summary)
 			}
 		}

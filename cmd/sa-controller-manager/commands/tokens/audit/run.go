@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/internal/paging"
+	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/tokens"
 )
 
@@ -26,13 +27,20 @@ type Auditor struct {
 	Filter Filter
 	// Reach: have kube-apiserver say how far accounts reach.
 	Reach bool
-	// Progress, if set, is called after each page with the number of Secrets so far.
+	// Progress is called after each page with the number of Secrets so far.
 	Progress func(done int)
 
 	scenes map[string]*scene
 }
 
-// Summary counts what was read. Its JSON form is that of the command's output.
+// Report is the output of the command.
+type Report struct {
+	printers.Head
+	Tokens  []Row   `json:"tokens"`
+	Summary Summary `json:"summary"`
+}
+
+// Summary counts what was read.
 type Summary struct {
 	// Cluster is for the title of a page.
 	Cluster string `json:"-"`
@@ -42,43 +50,28 @@ type Summary struct {
 	Findings map[Finding]int `json:"findings"`
 }
 
-// Run calls emit with the rows of each page, in the order of namespaces and names. It ends with the
-// first error of a request or of emit.
-func (a *Auditor) Run(ctx context.Context, emit func([]Row) error) (Summary, error) {
-	summary := Summary{Findings: map[Finding]int{}}
+// Run returns the rows in the order of namespaces and names, or the first error of a request.
+func (a *Auditor) Run(ctx context.Context) (*Report, error) {
+	report := &Report{Head: printers.Of("TokenAudit"), Tokens: []Row{}, Summary: Summary{Findings: map[Finding]int{}}}
 	a.scenes = map[string]*scene{}
-	err := a.pages(ctx, func(page *corev1.SecretList) error {
-		summary.Examined += len(page.Items)
-		rows, err := a.rows(ctx, a.reduce(page.Items))
-		if err != nil {
-			return err
-		}
-		summary.add(rows)
-		if len(rows) > 0 {
-			if err := emit(rows); err != nil {
-				return err
-			}
-		}
-		if a.Progress != nil {
-			a.Progress(summary.Examined)
-		}
-		return nil
-	})
-	return summary, err
-}
-
-// pages calls visit with the token Secrets, page by page.
-func (a *Auditor) pages(ctx context.Context, visit func(*corev1.SecretList) error) error {
 	list := paging.GoingOn(a.Client.CoreV1().Secrets(a.Filter.Namespace).List)
 	options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken), LabelSelector: a.Filter.Selector}
-	return paging.Each(ctx, "token Secrets", list, options, visit)
+	err := paging.Each(ctx, "token Secrets", list, options, func(page *corev1.SecretList) error {
+		report.Summary.Examined += len(page.Items)
+		rows, err := a.rows(ctx, a.reduce(page.Items))
+		report.add(rows)
+		a.Progress(report.Summary.Examined)
+		return err
+	})
+	return report, err
 }
 
-func (s *Summary) add(rows []Row) {
-	s.Shown += len(rows)
+func (r *Report) add(rows []Row) {
+	r.Tokens = append(r.Tokens, rows...)
+	r.Summary.Shown += len(rows)
 	for i := range rows {
 		for _, finding := range rows[i].Findings {
-			s.Findings[finding]++
+			r.Summary.Findings[finding]++
 		}
 	}
 }

@@ -39,7 +39,7 @@ func inspectInput(t *testing.T, input string, args ...string) (stdout string, er
 func TestInspectReads(t *testing.T) {
 	t.Parallel()
 	token, key := clitest.LegacyToken(t), "--service-account-key-file="+testutil.WriteFile(t, "key", testkeys.P256())
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		input string
 		args  []string
 		want  error
@@ -76,8 +76,7 @@ func TestInspectReads(t *testing.T) {
 			token, []string{"--jwks=https://localhost", "--published-ca-file=" + testutil.WriteFile(t, "ca", nil)}, nil,
 			"any valid RSA or ECDSA certificates",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := inspectInput(t, tc.input, tc.args...)
 			if tc.want != nil && !errors.Is(err, tc.want) {
@@ -86,9 +85,7 @@ func TestInspectReads(t *testing.T) {
 			if err != nil {
 				out += err.Error()
 			}
-			if !strings.Contains(out, tc.say) {
-				t.Errorf("%q is not in\n%s", tc.say, out)
-			}
+			testutil.CheckContains(t, "printed", tc.say, out)
 			if signature := token[strings.LastIndex(token, ".")+1:]; strings.Contains(out, signature) {
 				t.Errorf("the signature is in\n%s", out)
 			}

@@ -31,7 +31,8 @@ var (
 // bound is a token of an hour, issued at the time.
 func bound(tb testing.TB, at time.Time) string {
 	tb.Helper()
-	issuer := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims, tokens.WithClock(clocktesting.NewFakePassiveClock(at)))
+	issuer := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims)
+	issuer.Clock = clocktesting.NewFakePassiveClock(at)
 	token, err := issuer.Bound(tb.Context(),
 		tokens.BoundRequest{Issuer: "https://issuer", Account: account, Audiences: []string{"a", "b"}, Lifetime: time.Hour})
 	testutil.Must(tb, err)
@@ -69,7 +70,7 @@ func TestEvaluate(t *testing.T) {
 	const wrong = "the signature is wrong: the key that its header names did not make it"
 	const notBase64 = "malformed token: the payload is not base64url"
 	issuer := []string{"https://issuer"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, token string // good if empty
 		keys          int    // of those that are given, both if 0, none if -1
 		issuers       []string
@@ -94,18 +95,15 @@ func TestEvaluate(t *testing.T) {
 			issuers: []string{"https://other"}, want: inspect.Invalid, because: []string{"the issuer is not https://other"}, notes: 1,
 		},
 		"none of them": {issuers: []string{"a", "b"}, want: inspect.Invalid, because: []string{"the issuer is not a or b"}, notes: 1},
-		"unknown key": {
-			keys: 1, want: inspect.Invalid, because: []string{"none of the 1 keys that were given has its key ID"}, notes: 2,
-		},
-		"tampered": {token: tampered, want: inspect.Invalid, because: []string{wrong}, notes: 2},
+		"unknown key":  {keys: 1, want: inspect.Invalid, because: []string{"none of the 1 keys that were given has its key ID"}, notes: 2},
+		"tampered":     {token: tampered, want: inspect.Invalid, because: []string{wrong}, notes: 2},
 		"no key ID": {
 			reason: "the header is signed too", token: noKeyID, want: inspect.Invalid, notes: 2,
 			because: []string{"it has no key ID, and none of the keys that were given made its signature"},
 		},
 		"everything": {
 			reason: "each reason is a finding", token: bound(t, now.Add(-3*time.Hour)), keys: 1, issuers: []string{"x"}, want: inspect.Invalid,
-			because: []string{"none of the 1 keys that were given has its key ID", "it expired 120m ago", "the issuer is not x"},
-			notes:   1,
+			because: []string{"none of the 1 keys that were given has its key ID", "it expired 120m ago", "the issuer is not x"}, notes: 1,
 		},
 		"no keys": {
 			reason: "exit code 1", keys: -1, want: inspect.Unknown, notes: 2,
@@ -143,8 +141,7 @@ func TestEvaluate(t *testing.T) {
 			token: segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"iss":"https://issuer","exp":1}`) + ".AA",
 			want:  inspect.Invalid, because: []string{"it expired 56y ago"}, notes: 2,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			known := inspect.Known{Now: now, Keys: givenKeys(t), Issuers: tc.issuers, Review: tc.review}
 			if tc.keys != 0 {
@@ -191,9 +188,7 @@ func TestPrintIsSafe(t *testing.T) {
 	report := inspect.Evaluate(token, inspect.Known{Now: now})
 	for _, output := range []string{"text", "json", "yaml"} {
 		var got bytes.Buffer
-		if err := inspect.Print(&report, &got, output); err != nil {
-			t.Fatalf("%s: %v", output, err)
-		}
+		testutil.Must(t, inspect.Print(&report, &got, output))
 		if strings.ContainsAny(got.String(), "\x1b\u009b\x7f") || output == "text" && strings.Contains(got.String(), "\u202e") ||
 			strings.Count(got.String(), "\nVerdict") > 0 {
 			t.Errorf("%s:\n%q", output, got.String())
@@ -216,9 +211,7 @@ func FuzzEvaluate(f *testing.F) {
 		}
 		for _, output := range []string{"text", "json", "yaml"} {
 			var got bytes.Buffer
-			if err := inspect.Print(&report, &got, output); err != nil {
-				t.Fatalf("%s: %v", output, err)
-			}
+			testutil.Must(t, inspect.Print(&report, &got, output))
 			if i := strings.LastIndexByte(token, '.'); i >= 0 && len(token)-i > 40 && strings.Contains(got.String(), token[i+1:]) {
 				t.Fatalf("%s holds the signature", output)
 			}

@@ -23,11 +23,7 @@ func TestAskSendsWhatWasGiven(t *testing.T) {
 	for name, tc := range map[string]struct {
 		token string
 		sent  bool
-	}{
-		"as issued": {token, true},
-		"spaced":    {token[:3] + "\t" + token[3:], true},
-		"no token":  {"CANARY", false},
-	} {
+	}{"as issued": {token, true}, "spaced": {token[:3] + "\t" + token[3:], true}, "no token": {"CANARY", false}} {
 		t.Run(name, func(t *testing.T) {
 			var got, want []string
 			client := fake.NewClientset()

@@ -1,0 +1,172 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+func killLeader(ctx context.Context, w *World) (func(context.Context) error, error) {
+	leader, err := w.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := leader.kill(); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
+		defer cancel()
+		return leader.ready(ctx)
+	}, nil
+}
+
+func pauseLeader(ctx context.Context, w *World) (func(context.Context) error, error) {
+	leader, err := w.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return leader.now().resume() }, leader.now().manager.Pause()
+}
+
+func killAPIServer(_ context.Context, w *World) (func(context.Context) error, error) {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
+		defer cancel()
+		return w.cluster.StartAPIServer(ctx)
+	}, w.cluster.KillAPIServer()
+}
+
+func killEtcd(_ context.Context, w *World) (func(context.Context) error, error) {
+	return func(ctx context.Context) error {
+		if err := w.cluster.StartEtcd(); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
+		defer cancel()
+		return w.cluster.AwaitAPIServer(ctx)
+	}, w.cluster.KillEtcd()
+}
+
+// quickPings has the binary find out within 5 s, in place of 45, that nobody answers on a
+// connection (k8s.io/apimachinery pkg/util/net, http.go).
+func quickPings(binary devcluster.Binary) devcluster.Binary {
+	binary.Env = append(binary.Env, "HTTP2_READ_IDLE_TIMEOUT_SECONDS=2", "HTTP2_PING_TIMEOUT_SECONDS=3")
+	return binary
+}
+
+// pingTimeout is how long that may take on a machine that is busy, and while other faults keep
+// a process from connecting again.
+const pingTimeout = 30 * time.Second
+
+// silenceConnections has nothing pass any more through the connections that are open, and
+// no peer close them. Only an unanswered ping shows it, and a process that has noticed opens
+// another connection.
+func silenceConnections(_ context.Context, w *World) (func(context.Context) error, error) {
+	struck := map[*Replica]*term{}
+	for _, r := range w.replicas {
+		struck[r] = r.now()
+		struck[r].proxy.Silence()
+	}
+	begun := time.Now()
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+		defer cancel()
+		for r, t := range struck {
+			err := t.awaitRequest(ctx, func(r faultproxy.Request) bool { return r.Verb == "watch" && r.Began.After(begun) })
+			if err != nil {
+				w.report(checker.Violated(1, "%s keeps using a silent connection: %v", r.name, err))
+			}
+		}
+		for _, t := range struck {
+			t.proxy.EndSilence()
+		}
+		return nil
+	}, nil
+}
+
+// errSkipped is of a fault that needs root.
+var errSkipped = errors.New("only root may mount a file system")
+
+// fullDisk leaves no room.
+func fullDisk(dir string) error {
+	err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o600)
+	return workload.Ignore(err, func(err error) bool { return errors.Is(err, unix.ENOSPC) })
+}
+
+func readOnlyDisk(dir string) error {
+	return os.NewSyscallError("mount", unix.Mount("", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+}
+
+// disk makes a key ring on a small file system of its own, spoils that, and has the next key
+// replaced: the command must fail, say why in these words and where, and change no file.
+func disk(words string, spoil func(dir string) error) Inject {
+	return func(ctx context.Context, w *World) (func(context.Context) error, error) {
+		mount, err := os.MkdirTemp(w.cluster.Dir(), "disk-")
+		if err != nil {
+			return nil, fmt.Errorf("make a directory: %w", err)
+		}
+		if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "size=64k"); errors.Is(err, unix.EPERM) {
+			return nil, errSkipped
+		} else if err != nil {
+			return nil, os.NewSyscallError("mount", err)
+		}
+		unmount := func(context.Context) error { return os.NewSyscallError("umount", unix.Unmount(mount, 0)) }
+		if err := w.replaceKeyOn(ctx, mount, words, spoil); err != nil {
+			return nil, errors.Join(err, unmount(ctx))
+		}
+		return unmount, nil
+	}
+}
+
+func (w *World) replaceKeyOn(ctx context.Context, mount, words string, spoil func(dir string) error) error {
+	dir := filepath.Join(mount, "keys")
+	product, flag := w.replicas[0].binary, "--service-account-key-ring="+filepath.Join(dir, "ring.json")
+	if _, err := product.Run(ctx, "keys", "init", flag, "--from-private-key-file="+w.cluster.SigningKeyFile()); err != nil {
+		return err
+	}
+	before, err := filesIn(dir)
+	if err := errors.Join(err, spoil(mount)); err != nil {
+		return err
+	}
+	_, refused := product.Run(ctx, "keys", "next", flag, "--algorithm=P-256")
+	after, err := filesIn(dir)
+	if err != nil {
+		return err
+	}
+	if said := fmt.Sprint(refused); refused == nil || !strings.Contains(said, words) || !strings.Contains(said, dir+"/") {
+		w.report(checker.Violated(7, "keys next in %s, %q: the error is %v", dir, words, refused))
+	}
+	if !maps.Equal(before, after) {
+		w.report(checker.Violated(7, "keys next, %q, has not left the files as they were: %q before, %q now", words,
+			slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after))))
+	}
+	return nil
+}
+
+// filesIn is what each file of a directory holds.
+func filesIn(dir string) (map[string]string, error) {
+	entries, err := os.ReadDir(dir)
+	all := map[string]string{}
+	for _, entry := range entries {
+		content, readErr := os.ReadFile(filepath.Join(dir, entry.Name()))
+		all[entry.Name()], err = string(content), errors.Join(err, readErr)
+	}
+	return all, err
+}

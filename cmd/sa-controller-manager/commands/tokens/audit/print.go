@@ -7,21 +7,48 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/internal/printers"
 )
 
 // Print prints the report as a "table", a "wide" one, "json", "yaml" or "html".
 func Print(w io.Writer, output string, report *Report, now time.Time) error {
-	if output == htmlOutput {
+	switch output {
+	case htmlOutput:
 		return printPage(w, report, now)
+	case "yaml":
+		return printYAML(w, report)
 	}
 	return printers.Document(w, output, report, func() string { return table(report.Tokens, output == "wide", now) })
+}
+
+// printYAML encodes a page of rows at a time, because the encoder takes much memory for each.
+func printYAML(w io.Writer, report *Report) error {
+	rest := struct {
+		printers.Head
+		Summary Summary `json:"summary"`
+	}{report.Head, report.Summary}
+	if err := printers.Document(w, "yaml", rest, nil); err != nil {
+		return err
+	}
+	field := "tokens:\n"
+	if len(report.Tokens) == 0 {
+		field = "tokens: []\n"
+	}
+	_, err := io.WriteString(w, field)
+	for page := range slices.Chunk(report.Tokens, paging.Size) {
+		text, encodeErr := printers.YAML(page)
+		_, writeErr := w.Write(text)
+		err = cmp.Or(err, encodeErr, writeErr)
+	}
+	return err
 }
 
 func table(rows []Row, wide bool, now time.Time) string {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -286,11 +288,11 @@ func TestDocuments(t *testing.T) {
 		"yaml": func(text []byte, into *Report) error { return yaml.UnmarshalStrict(text, into) },
 	}
 	for output, unmarshal := range read {
-		for _, rows := range [][]Row{rowsToSort(), {}} {
+		for _, rows := range [][]Row{rowsToSort(), {}, slices.Repeat(rowsToSort(), paging.Size)} {
 			var text bytes.Buffer
 			report := &Report{printers.Of("TokenAudit"), rows, Summary{Examined: 7, Findings: map[Finding]int{Unused: 1}}}
 			testutil.Must(t, Print(&text, output, report, now))
-			if len(rows) > 0 {
+			if len(rows) == len(rowsToSort()) {
 				clitest.Golden(t, "audit."+output, text.String())
 			}
 			var got Report

@@ -4,6 +4,7 @@
 package audit
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -31,22 +32,16 @@ func Print(w io.Writer, output string, report *Report, now time.Time) error {
 
 // printYAML encodes a page of rows at a time, because the encoder takes much memory for each.
 func printYAML(w io.Writer, report *Report) error {
-	rest := struct {
-		printers.Head
-		Summary Summary `json:"summary"`
-	}{report.Head, report.Summary}
-	if err := printers.Document(w, "yaml", rest, nil); err != nil {
-		return err
+	text, err := printers.YAML(Report{report.Head, []Row{}, report.Summary})
+	if len(report.Tokens) > 0 {
+		text = append(bytes.TrimSuffix(text, []byte(" []\n")), '\n') // tokens is the last field
 	}
-	field := "tokens:\n"
-	if len(report.Tokens) == 0 {
-		field = "tokens: []\n"
-	}
-	_, err := io.WriteString(w, field)
 	for page := range slices.Chunk(report.Tokens, paging.Size) {
-		text, encodeErr := printers.YAML(page)
-		_, writeErr := w.Write(text)
-		err = cmp.Or(err, encodeErr, writeErr)
+		rows, failed := printers.YAML(page)
+		text, err = append(text, rows...), cmp.Or(err, failed)
+	}
+	if err == nil {
+		_, err = w.Write(text)
 	}
 	return err
 }

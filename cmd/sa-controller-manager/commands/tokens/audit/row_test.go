@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
@@ -67,7 +68,7 @@ func space(secret *corev1.Secret) {
 
 func TestRow(t *testing.T) {
 	t.Parallel()
-	robot, other := &account{uid: "uid-robot", secrets: map[string]struct{}{"a": {}}}, &account{uid: "uid-2"}
+	robot, other := &account{uid: "uid-robot", secrets: sets.New("a")}, &account{uid: "uid-2"}
 	used := users{first: []string{"user"}, count: 1}
 	named := func(value string) func(*corev1.Secret) { return annotated(corev1.ServiceAccountNameKey, value) }
 	uid := func(value string) func(*corev1.Secret) { return annotated(corev1.ServiceAccountUIDKey, value) }

@@ -57,7 +57,7 @@ func TestParseControllers(t *testing.T) {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
 			testutil.Check(t, tc.reason+"\nto run", tc.want, set.enabled)
-			testutil.Check(t, tc.reason+"\nnamed and not run", tc.notRun, set.NotRun())
+			testutil.Check(t, tc.reason+"\nnamed and not run", tc.notRun, set.NotRun)
 			for _, name := range []string{accounts, secrets, rootCAs, cleaner, bundles} {
 				testutil.Check(t, "Enabled "+name, strings.Contains(strings.Join(tc.want, ","), name), set.Enabled(name))
 			}

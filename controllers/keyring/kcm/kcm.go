@@ -30,8 +30,11 @@ import (
 // fillTimeout is how long a Secret may stay empty. Another kube-controller-manager leads within 15 s.
 const fillTimeout = 20 * time.Second
 
+// kubeControllerManager is its field manager and its Lease, which stays when it is down.
+const kubeControllerManager = "kube-controller-manager"
+
 // Signer returns the token controller that leads, by the key that it signs with, for operator.Operator. A dry run asks nobody,
-// because a Secret is made.
+// because a Secret is made. If kube-controller-manager does not answer, an error says so.
 func Signer(o *operator.Operator) func(ctx context.Context) (map[string]string, error) {
 	return func(ctx context.Context) (map[string]string, error) {
 		if o.Cluster == nil || o.File.IsDryRun() {
@@ -42,8 +45,11 @@ func Signer(o *operator.Operator) func(ctx context.Context) (map[string]string, 
 		if err != nil || name != "" {
 			return map[string]string{keyID: name}, err
 		}
-		o.Progress("no longer for a token controller: none has filled the Secret", 0)
-		return nil, nil
+		if known := leading(ctx, o.Cluster.Client, kubeControllerManager); known != kubeControllerManager {
+			return nil, ring.Refuse(fmt.Sprintf("no token controller has filled a Secret within %s, and %s may sign the tokens of Secrets "+
+				"with a key of its own", fillTimeout, known), "run the command again once it does")
+		}
+		return nil, nil // there is none
 	}
 }
 

@@ -156,8 +156,8 @@ func (p *podFlags) checkArgs(args []string) error {
 	}
 	var found []error
 	for _, problem := range startProblems(args) {
-		found = append(found, fmt.Errorf("our process would not start with --extra-arg and what is carried over from %s: %w",
-			component.ControllerManager, problem))
+		found = append(found, fmt.Errorf("our process would not start with --extra-arg, given or kept (--reset drops what is kept), and "+
+			"what is carried over from %s: %w", component.ControllerManager, problem))
 	}
 	return cli.InvalidFlags(options.ProgramName+" kubeadm takeover", found)
 }
@@ -185,7 +185,7 @@ func ownOptions(own staticpod.Command, names ...string) (*options.Options, error
 	}
 	o, _, err := secureport.Parse(args)
 	if err != nil {
-		return nil, fmt.Errorf("our manifest: %w", err)
+		return nil, fmt.Errorf("our manifest: %w; --reset drops what the last takeover was given", err)
 	}
 	return o, nil
 }

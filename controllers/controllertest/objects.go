@@ -4,12 +4,10 @@
 package controllertest
 
 import (
-	"encoding/json"
 	"errors"
 	"testing"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -185,24 +183,6 @@ func NotFound(resource string) *apierrors.StatusError {
 // AlreadyExists is the answer to a creation under a name that is taken.
 func AlreadyExists(resource string) *apierrors.StatusError {
 	return apierrors.NewAlreadyExists(schema.GroupResource{Resource: resource}, "")
-}
-
-// Merged applies a JSON merge patch as kube-apiserver does.
-func Merged(t testing.TB, before *corev1.Secret, patch []byte) *corev1.Secret {
-	t.Helper()
-	body, err := jsonpatch.MergePatch([]byte(Encoded(t, before)), patch)
-	testutil.Must(t, err)
-	after := &corev1.Secret{}
-	testutil.Must(t, json.Unmarshal(body, after))
-	return after
-}
-
-// Encoded is an object as JSON.
-func Encoded(t testing.TB, object any) string {
-	t.Helper()
-	body, err := json.Marshal(object)
-	testutil.Must(t, err)
-	return string(body)
 }
 
 func locate(t testing.TB, object runtime.Object) (resource schema.GroupVersionResource, namespace, name string) {

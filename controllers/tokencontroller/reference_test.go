@@ -4,28 +4,18 @@
 package tokencontroller
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
-	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -215,99 +205,23 @@ func anothersToken(name string) *corev1.Secret {
 	return tokenSecret(name, func(secret *corev1.Secret) { secret.Annotations[corev1.ServiceAccountNameKey] = "other" })
 }
 
-// FuzzReferences changes lists of references as kube-apiserver does. Of what is not meant
-// nothing changes, nor its order.
-func FuzzReferences(f *testing.F) {
-	for _, list := range []string{"", "new", "b,a,c", "b,a,new", "b,,new", ",a,", "a!,b", "new!,a", "a,a,new,new"} {
-		for which := range uint8(3) {
-			f.Add(list, "new", which)
-		}
+// TestEntriesStay: what else an entry of a list says stays, and so does the order.
+func TestEntriesStay(t *testing.T) {
+	t.Parallel()
+	type list = []corev1.ObjectReference
+	gone, mine := corev1.ObjectReference{Name: "gone"}, corev1.ObjectReference{Name: "mine", Kind: "Secret", UID: "u", FieldPath: "data"}
+	app := account(func(a *corev1.ServiceAccount) { a.Secrets = list{gone, mine, gone} })
+	for name, tc := range map[string]struct {
+		do   func(*world) error
+		want list
+	}{
+		"Reference":      {func(w *world) error { return w.reference(t.Context(), app, "new") }, list{{Name: "new"}, gone, mine, gone}},
+		"ReferenceFirst": {func(w *world) error { return ReferenceFirst(t.Context(), w.Client, app, "gone") }, list{gone, mine}},
+		"Dereference":    {func(w *world) error { return w.dereference(t.Context(), app, []string{"gone"}) }, list{mine}},
+	} {
+		w := newWorld(t, app)
+		testutil.Must(t, tc.do(w))
+		got := testutil.Get(w.Client.CoreV1().ServiceAccounts(testNamespace).Get(t.Context(), "app", metav1.GetOptions{}))(t)
+		testutil.Check(t, name, tc.want, got.Secrets)
 	}
-	f.Fuzz(func(t *testing.T, list, secret string, which uint8) {
-		secret = strings.ToValidUTF8(secret, "?")
-		if secret == "" {
-			return // no Secret is called that
-		}
-		before, accounts := referencingAll(t, list), &recordedAccounts{}
-		c := &Controller{Config: Config{Client: accounts, Metrics: NewMetrics(func(...metrics.Registerable) {}), Clock: clock.RealClock{}}}
-		c.undone = reconcile.NewDamping[string](0, 0, c.Clock)
-		want := slices.DeleteFunc(slices.Clone(before.Secrets), func(ref corev1.ObjectReference) bool { return ref.Name == secret })
-		first := slices.Insert(slices.Clone(want), 0, corev1.ObjectReference{Name: secret})
-		switch which % 3 {
-		case 0:
-			if tokensecrets.References(before, secret) {
-				return // it is not added then
-			}
-			want = first
-			testutil.Must(t, c.reference(t.Context(), before, secret))
-		case 1:
-			want = first
-			testutil.Must(t, ReferenceFirst(t.Context(), accounts, before, secret))
-		default:
-			testutil.Must(t, c.dereference(t.Context(), before, []string{secret}))
-		}
-		if accounts.patch == nil && slices.Equal(want, before.Secrets) {
-			return
-		}
-		after := applied(t, before, accounts.patch)
-		if after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
-			t.Errorf("the patch is for another version: %s", accounts.patch)
-		}
-		if len(want)+len(after.Secrets) > 0 && !slices.Equal(want, after.Secrets) {
-			t.Errorf("%q, changed by %s: got %v, want %v", list, accounts.patch, after.Secrets, want)
-		}
-		after.Secrets = before.Secrets
-		testutil.Check(t, "changed besides", controllertest.Encoded(t, before), controllertest.Encoded(t, after))
-	})
-}
-
-// recordedAccounts is a client that keeps the patch of an account.
-type recordedAccounts struct {
-	kubernetes.Interface
-	corev1client.CoreV1Interface
-	corev1client.ServiceAccountInterface
-
-	patch []byte
-}
-
-func (r *recordedAccounts) CoreV1() corev1client.CoreV1Interface { return r }
-
-func (r *recordedAccounts) ServiceAccounts(string) corev1client.ServiceAccountInterface { return r }
-
-func (r *recordedAccounts) Patch(
-	_ context.Context, _ string, _ types.PatchType, patch []byte, _ metav1.PatchOptions, _ ...string,
-) (*corev1.ServiceAccount, error) {
-	r.patch = patch
-	return account(func(a *corev1.ServiceAccount) { a.ResourceVersion = "11" }), nil
-}
-
-// referencingAll is an account with the names of the list, of which those with a "!" say
-// more than a name, and with fields that are not ours.
-func referencingAll(t *testing.T, list string) *corev1.ServiceAccount {
-	t.Helper()
-	account := account(func(account *corev1.ServiceAccount) {
-		account.Labels, account.Annotations = map[string]string{"l": "1"}, map[string]string{"a": "2"}
-		account.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}, {Name: "new"}}
-		account.AutomountServiceAccountToken = new(false)
-	})
-	if list == "" {
-		return account
-	}
-	for name := range strings.SplitSeq(strings.ToValidUTF8(list, "?"), ",") {
-		reference := corev1.ObjectReference{Name: name}
-		if short, more := strings.CutSuffix(name, "!"); more {
-			reference = corev1.ObjectReference{Name: short, Kind: "Secret", UID: "u", FieldPath: "data"}
-		}
-		account.Secrets = append(account.Secrets, reference)
-	}
-	return account
-}
-
-// applied does as kube-apiserver with a patch of an account.
-func applied(t *testing.T, before *corev1.ServiceAccount, patch []byte) *corev1.ServiceAccount {
-	t.Helper()
-	body := testutil.Get(jsonpatch.MergePatch([]byte(controllertest.Encoded(t, before)), patch))(t)
-	after := &corev1.ServiceAccount{}
-	testutil.Must(t, json.Unmarshal(body, after))
-	return after
 }

@@ -49,7 +49,6 @@ var (
 	tokenSecret = controllertest.TokenSecret
 	boundTo     = controllertest.BoundTo
 	replacing   = controllertest.Replacing
-	writtenBy   = controllertest.WrittenBy
 	autoCreated = controllertest.AutoCreated
 	immutable   = controllertest.Immutable
 	terminating = controllertest.Terminating

@@ -163,6 +163,9 @@ func TestSignerAlone(t *testing.T) {
 	pki := t.TempDir()
 	w.keys(t, 0, "export", "--kubeadm="+pki)
 	testcluster.StopKCM(t, kcm)
+	if printed := w.keys(t, 1, "revoke", "--yes", first); !strings.Contains(printed, "no token controller has filled a Secret within 20s") {
+		t.Errorf("revoked while kube-controller-manager is away:\n%s", printed)
+	}
 	w.StartKCM(t, "--service-account-private-key-file="+filepath.Join(pki, "sa.key"))
 	w.keys(t, 0, "revoke", "--yes", first)
 	w.PatchSecret(t, "default", "leaked", `{"data":{"token":null}}`)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 )
 
 // mostKept bounds what is kept of a Secret's texts, by any writer: a name, a UID, a key ID and
@@ -187,10 +188,7 @@ func common(text, segment string) string {
 // or byte slice that is reachable from it, exported or not.
 func renderings(t *testing.T, observed *TokenSecret) []string {
 	t.Helper()
-	encoded, err := json.Marshal(observed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := testutil.Get(json.Marshal(observed))(t)
 	texts := []string{fmt.Sprintf("%+v", observed), fmt.Sprintf("%#v", observed), fmt.Sprintf("%+v", observed.Token), string(encoded)}
 	walk(reflect.ValueOf(observed), func(text string) { texts = append(texts, text) })
 	return texts

@@ -24,9 +24,7 @@ const (
 
 // choices turns the fuzzer's bytes into decisions, so that it can change one of them at
 // a time. When they are used up, every choice is the first.
-type choices struct {
-	data []byte
-}
+type choices struct{ data []byte }
 
 func (c *choices) below(n int) int {
 	if len(c.data) == 0 {

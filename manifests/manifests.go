@@ -38,7 +38,7 @@ import (
 const User = "system:sa-controller-manager"
 
 //go:embed permissions/*.yaml permissions/policy/*.yaml permissions/state/*.yaml permissions/token-secrets/*.yaml
-//go:embed permissions/completion/*.yaml
+//go:embed permissions/completion/*.yaml permissions/signer/*.yaml
 var permissions embed.FS
 
 // StaticPolicy is the file for staticManifestsDir of the plugin MutatingAdmissionPolicy.
@@ -76,15 +76,18 @@ func (o Object) String() string {
 
 // Permissions returns what grants User all that the process may need: roles, bindings and
 // FlowSchemas, and the Secrets that it may write but not create; and the policies. Only with
-// createSecrets it may make token Secrets. The order does not matter.
-func Permissions(createSecrets bool) ([]Object, error) {
-	directories := []string{"permissions", "permissions/policy", "permissions/state"}
-	if createSecrets {
-		directories = append(directories, "permissions/token-secrets")
+// createSecrets it may make token Secrets. With onlySigner it is what SignerCommand needs. The order does not matter.
+func Permissions(createSecrets, onlySigner bool) ([]Object, error) {
+	patterns := []string{"permissions/*.yaml", "permissions/policy/*.yaml", "permissions/state/*.yaml"}
+	switch {
+	case onlySigner:
+		patterns = []string{"permissions/signer/*.yaml", "permissions/state/key-ring.yaml"}
+	case createSecrets:
+		patterns = append(patterns, "permissions/token-secrets/*.yaml")
 	}
 	var all []Object
-	for _, directory := range directories {
-		found, err := objects(permissions, directory)
+	for _, pattern := range patterns {
+		found, err := objects(permissions, pattern)
 		if err != nil {
 			return nil, err
 		}
@@ -94,26 +97,25 @@ func Permissions(createSecrets bool) ([]Object, error) {
 }
 
 // State returns the Secrets among the permissions, which the process may update but not create.
-func State() ([]Object, error) { return objects(permissions, "permissions/state") }
+func State() ([]Object, error) { return objects(permissions, "permissions/state/*.yaml") }
 
 // PodPolicy returns the policy that refuses Pods without an account, which is one of the permissions, and its binding.
-func PodPolicy() ([]Object, error) { return objects(permissions, "permissions/policy") }
+func PodPolicy() ([]Object, error) { return objects(permissions, "permissions/policy/*.yaml") }
 
 // Completion returns the policy that completes Pods, and what belongs to it: for Kubernetes 1.36 and newer.
-func Completion() ([]Object, error) { return objects(permissions, "permissions/completion") }
+func Completion() ([]Object, error) { return objects(permissions, "permissions/completion/*.yaml") }
 
-// objects reads the YAML files of one directory.
-func objects(files fs.FS, directory string) ([]Object, error) {
-	entries, err := fs.ReadDir(files, directory)
+// objects reads the YAML files whose names match a pattern.
+func objects(files fs.FS, pattern string) ([]Object, error) {
+	names, err := fs.Glob(files, pattern)
 	if err != nil {
 		return nil, err
 	}
 	var found []Object
-	for _, entry := range entries {
-		if entry.IsDir() || entry.Name() == "kustomization.yaml" {
+	for _, name := range names {
+		if path.Base(name) == "kustomization.yaml" {
 			continue
 		}
-		name := path.Join(directory, entry.Name())
 		data, err := fs.ReadFile(files, name)
 		if err != nil {
 			return nil, err

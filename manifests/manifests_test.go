@@ -4,6 +4,7 @@
 package manifests
 
 import (
+	"strings"
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
@@ -11,7 +12,7 @@ import (
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	objects := testutil.Get(Permissions(true))(t)
+	objects := testutil.Get(Permissions(true, false))(t)
 	paths := map[string]bool{}
 	for _, object := range objects {
 		path := object.Path()
@@ -33,4 +34,20 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("no object at %s", want)
 		}
 	}
+}
+
+// TestPermissionsOfTheSigner: all of its directory, and no Secret but that of the key ring.
+func TestPermissionsOfTheSigner(t *testing.T) {
+	t.Parallel()
+	objects, err := Permissions(false, true)
+	testutil.Must(t, err)
+	var got []string
+	for _, object := range objects {
+		got = append(got, strings.ReplaceAll(object.String(), "system:sa-controller-manager:", ""))
+	}
+	testutil.Check(t, "objects", []string{
+		"Role kube-system/signer", "RoleBinding kube-system/signer", "ClusterRole signer", "ClusterRoleBinding signer",
+		"ClusterRole secure-serving", "ClusterRoleBinding secure-serving", "Role kube-system/secure-serving",
+		"RoleBinding kube-system/secure-serving", "Secret kube-system/sa-controller-manager-key-ring",
+	}, got)
 }

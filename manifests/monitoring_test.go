@@ -80,7 +80,7 @@ func TestExpressionsAskForMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{ // of Prometheus and of kube-apiserver
 		"up": true, "apiserver_current_inflight_requests": true, "apiserver_externaljwt_fetch_keys_success_timestamp": true,
-		"apiserver_mutating_admission_policy_check_total": true,
+		"apiserver_mutating_admission_policy_check_total": true, "apiserver_admission_controller_admission_duration_seconds": true,
 	}
 	for _, name := range documented(t, "Metrics") {
 		known[name] = true

@@ -40,6 +40,8 @@ type StaticPodOptions struct {
 	TokenSecrets string
 	// Signer shares SignerDirectory with kube-apiserver. Flags are for Args.
 	Signer bool
+	// OnlySigner runs SignerCommand, with Args but without Carried and TokenSecrets, and its own permissions.
+	OnlySigner bool
 	// StaticRegistration has the Pod write its webhook configurations below StaticDirectory.
 	StaticRegistration bool
 	// Carried are flags in the place of the file's own; those that it does not have are added.
@@ -61,12 +63,17 @@ type StaticPodOptions struct {
 // pkiDirectory is mounted in any case.
 const pkiDirectory = "/etc/kubernetes/pki"
 
+// SignerCommand is the subcommand of package commands that signs, and does nothing else.
+const SignerCommand = "signer"
+
 const (
 	// SignerDirectory is on the node and, shared, in the static pods of kube-apiserver and
 	// sa-controller-manager.
 	SignerDirectory = "/run/sa-controller-manager"
 	// SignerSocket is where the one signs for the other.
 	SignerSocket = SignerDirectory + "/signer.sock"
+	// KeyRing is the file that the overlay of the signer has.
+	KeyRing = pkiDirectory + "/sa-keys/ring.json"
 	// StaticDirectory is on the node and in the static pod of sa-controller-manager; kube-apiserver has
 	// directories below it.
 	StaticDirectory = "/etc/kubernetes/sa-controller-manager/static"
@@ -185,6 +192,12 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 	if o.TokenSecrets != "" {
 		o.Carried = append(o.Carried, tokenSecretsFlag+o.TokenSecrets)
 	}
+	if o.OnlySigner {
+		o.Carried = nil // and of the file's flags only those that it has
+		ofManager := regexp.MustCompile(`^--(token-secrets|service-account-private-key-file|root-ca-file|webhook-[a-z]+)=`)
+		main.Args = append([]string{SignerCommand}, slices.DeleteFunc(main.Args, ofManager.MatchString)...)
+		pod.Spec.InitContainers[0].Args = append(pod.Spec.InitContainers[0].Args, "--only-signer")
+	}
 	for _, arg := range o.Carried {
 		name, _, _ := strings.Cut(arg, "=")
 		if i := slices.IndexFunc(main.Args, func(own string) bool { return strings.HasPrefix(own, name+"=") }); i >= 0 {
@@ -237,6 +250,7 @@ func shareDirectory(pod *corev1.Pod, name, directory string) {
 const printed = `# The static pod of sa-controller-manager. --token-secrets=manual fills the token Secrets
 # that users create, as in Kubernetes 1.24 and newer. With auto every ServiceAccount gets a
 # token that does not expire, as before 1.24; the container identity then needs --create-secrets.
+# "signer" has no such flag: it only signs for kube-apiserver (docs/signer.md).
 `
 
 func printPod(pod *corev1.Pod) ([]byte, error) {

@@ -5,6 +5,7 @@ package manifests
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,22 @@ func TestStaticPodOptions(t *testing.T) {
 		}
 	}
 	testutil.Check(t, "result", want, after)
+}
+
+// TestStaticPodOnlySigner: the command of the overlay, on the port of the process that it stands in for, and its own permissions.
+func TestStaticPodOnlySigner(t *testing.T) {
+	t.Parallel()
+	given := []string{"--service-account-key-ring=" + KeyRing, "--service-account-issuer=https://kubernetes.default.svc.cluster.local"}
+	pod := made(t, StaticPodOptions{OnlySigner: true, TokenSecrets: "auto", Carried: []string{"--controllers=*"}, Args: given})
+	args := append([]string{"--secure-port=10261"}, readPod(t, []byte(page(t, "rendered/signer.yaml"))).Spec.Containers[0].Args...)
+	if first := pod.Spec.Containers[0].Args[0]; first != SignerCommand {
+		t.Errorf("it runs %q", first)
+	}
+	slices.Sort(args)
+	slices.Sort(pod.Spec.Containers[0].Args)
+	testutil.Check(t, "flags", args, pod.Spec.Containers[0].Args)
+	testutil.Check(t, "identity", []string{"kubeadm", "kubeconfig", "--apply-permissions", "--watch", "--only-signer"},
+		pod.Spec.InitContainers[0].Args)
 }
 
 // TestStaticPodSeesFiles: each where it is on the node, and its directory once.

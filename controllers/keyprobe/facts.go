@@ -9,8 +9,8 @@ import "sa-controller-manager/internal/check"
 var NotAccepted = check.Fact{
 	Code: "key-not-accepted", Message: "{server} refuses tokens of key {key}",
 	Cost: "what has such a token gets 401, and no token Secret is filled with one",
-	Remedy: "give that kube-apiserver the public key with one more --service-account-key-file, or the external signer, and restart it " +
-		"(docs/rotation.md)",
+	Remedy: "first what a finding about the key ring says; then give that kube-apiserver the public key with one more " +
+		"--service-account-key-file, or the external signer, and restart it (docs/rotation.md)",
 }
 
 // Refusal returns NotAccepted for what has shown it.

@@ -32,6 +32,9 @@ const (
 
 	// probeSkew is so long that a wrong clock does not look like a key that kube-apiserver refuses.
 	probeSkew = time.Hour
+
+	// hasKeyTimeout of HasKey: kube-apiserver waits for an external signer that is dead, for a minute.
+	hasKeyTimeout = 5 * time.Second
 )
 
 // refusal is the error of a token that kube-apiserver has refused.
@@ -165,17 +168,19 @@ func PublishedKeys(ctx context.Context, get func(ctx context.Context, path strin
 }
 
 // HasKey reports whether a kube-apiserver accepts tokens of the key with an ID. It is shown one with a wrong signature, which
-// is a reason only if the key is there.
+// is a reason only if the key is there. Without an answer in 5 s it is an error.
 func HasKey(ctx context.Context, client kubernetes.Interface, id string) (bool, error) {
 	encode := base64.RawURLEncoding.EncodeToString
 	header := encode(fmt.Appendf(nil, `{"alg":"RS256","kid":%q}`, id))
 	token := header + "." + encode([]byte(`{"iss":"kubernetes/serviceaccount"}`)) + "." + encode(make([]byte, 256))
+	ctx, cancel := context.WithTimeout(ctx, hasKeyTimeout)
+	defer cancel()
 	review, err := client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("ask kube-apiserver for a token review: %w", err)
+		return false, fmt.Errorf("ask kube-apiserver for a token review, which waits for its external signer: %w", err)
 	case strings.Contains(review.Status.Error, "no keys found"):
 		return false, nil
 	case strings.Contains(review.Status.Error, "error in cryptographic primitive"):

@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/informers"
@@ -56,9 +57,8 @@ var firstBackoff = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 10, Cap
 
 // failure describes the last failed probe.
 type failure struct {
-	kind     string
-	reported string
-	backoff  wait.Backoff
+	kind    string
+	backoff wait.Backoff
 }
 
 // Config is what a Prober needs.
@@ -189,15 +189,12 @@ func (a *Prober) sync(ctx context.Context, _ string) error {
 		a.accept(key.ID())
 		return nil
 	}
-	if kind := fmt.Sprint(key.ID(), IsRefusal(err)); kind != a.failure.kind {
+	if kind := fmt.Sprintf("%s %T %s", key.ID(), err, apierrors.ReasonForError(err)); kind != a.failure.kind {
 		a.failure = failure{kind: kind, backoff: firstBackoff}
+		a.report(ctx, key, err)
 	}
 	retry := min(a.failure.backoff.Step(), a.deny(ctx, key, err))
 	a.show("; not confirmed by kube-apiserver: " + err.Error())
-	if err.Error() != a.failure.reported {
-		a.failure.reported = err.Error()
-		a.report(ctx, key, err)
-	}
 	a.loop.AddAfter(activeKey, retry)
 	return nil
 }
@@ -256,4 +253,47 @@ func (a *Prober) report(ctx context.Context, key *signing.PrivateKey, err error)
 func (a *Prober) show(problem string) {
 	a.problem.Store(&problem)
 	a.Metrics.keys(a.Ring.Ring())
+}
+
+// Metrics show which keys are loaded and how their proofs went.
+type Metrics struct {
+	loaded *metrics.GaugeVec
+	probes *metrics.CounterVec
+}
+
+// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
+	m := &Metrics{
+		loaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "sacm_signing_key",
+			Help: "1 for each key of the ring, by key ID, algorithm and state: active signs, " +
+				"next signs later, retired verifies only.",
+		}, []string{"key_id", "algorithm", "state"}),
+		probes: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "sacm_signing_key_probes_total",
+			Help: "TokenReviews of probes of a signing key, by result: accepted, refused, or unknown if kube-apiserver did not answer.",
+		}, []string{"result"}),
+	}
+	mustRegister(m.loaded, m.probes)
+	return m
+}
+
+func (m *Metrics) keys(ring *signing.Ring) {
+	m.loaded.Reset()
+	for _, key := range ring.All() {
+		if key.Role != signing.VerifyOnly {
+			m.loaded.WithLabelValues(key.ID, key.Algorithm, string(key.Role)).Set(1)
+		}
+	}
+}
+
+func (m *Metrics) probed(err error) {
+	result := "accepted"
+	if err != nil {
+		result = "unknown"
+	}
+	if IsRefusal(err) {
+		result = "refused"
+	}
+	m.probes.WithLabelValues(result).Inc()
 }

@@ -60,11 +60,14 @@ func Stock(image string, command staticpod.Command) []string {
 	return names
 }
 
-// Enabled reports whether a command turns a controller on that we replace. Without the flag it runs all.
+// Enabled reports whether a command turns a controller on that we replace. Without the flag it runs all, but for the signer.
 func Enabled(command staticpod.Command, name string) bool {
 	on, _ := isEnabled(command, name)
-	return on
+	return on && !OnlySigns(command)
 }
+
+// OnlySigns reports whether our process, with this command, is the external signer and nothing else.
+func OnlySigns(own staticpod.Command) bool { return slices.Contains(own, manifests.SignerCommand) }
 
 // isEnabled reports whether a command turns a controller on that is on by default, and whether it names it. As in
 // IsControllerEnabled (k8s.io/controller-manager/app/helper.go) the first mention counts, and without one "*" does, which

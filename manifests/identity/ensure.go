@@ -47,6 +47,8 @@ type Config struct {
 	ApplyPermissions bool
 	// CreateSecrets has the permissions contain that to make token Secrets.
 	CreateSecrets bool
+	// OnlySigner has them be those of the subcommand signer.
+	OnlySigner bool
 
 	Clock clock.Clock
 	// Say gets a line for every file, and for every warning.

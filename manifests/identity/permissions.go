@@ -40,8 +40,8 @@ const (
 // may run side by side, and the operator's rules stay. Existing bindings and FlowSchemas are not changed.
 //
 // It reports whether anything was missing.
-func Apply(ctx context.Context, client rest.Interface, createSecrets bool) (changed bool, err error) {
-	objects, err := manifests.Permissions(createSecrets)
+func Apply(ctx context.Context, client rest.Interface, createSecrets, onlySigner bool) (changed bool, err error) {
+	objects, err := manifests.Permissions(createSecrets, onlySigner)
 	if err != nil {
 		return false, err
 	}
@@ -122,7 +122,7 @@ func (c Config) applyPermissions(ctx context.Context, ca *authority, to *clientc
 	} else if err != nil {
 		return err
 	}
-	changed, err := Apply(ctx, client, c.CreateSecrets)
+	changed, err := Apply(ctx, client, c.CreateSecrets, c.OnlySigner)
 	if err != nil {
 		return fmt.Errorf("at %s: %w", to.Server, err)
 	}

@@ -82,11 +82,19 @@ func (n *node) serve(t *testing.T, a *apiServer) {
 
 func TestApplyPermissions(t *testing.T) {
 	t.Parallel()
+	for name, onlySigner := range map[string]bool{"All": false, "OnlySigner": true} {
+		t.Run(name, func(t *testing.T) { applies(t, onlySigner) })
+	}
+}
+
+func applies(t *testing.T, onlySigner bool) {
+	t.Helper()
 	n, a := newNode(t), &apiServer{}
 	n.serve(t, a)
+	n.config.OnlySigner = onlySigner
 	n.ensure(t)
 
-	objects, err := manifests.Permissions(n.config.CreateSecrets)
+	objects, err := manifests.Permissions(n.config.CreateSecrets, onlySigner)
 	testutil.Must(t, err)
 	protected := ""
 	for _, object := range objects {
@@ -127,7 +135,7 @@ func TestApplyPermissions(t *testing.T) {
 // TestApplyWhatIsNotRefused: an object that a policy engine refuses costs itself alone.
 func TestApplyWhatIsNotRefused(t *testing.T) {
 	t.Parallel()
-	objects, err := manifests.Permissions(false)
+	objects, err := manifests.Permissions(false, false)
 	testutil.Must(t, err)
 	n, a := newNode(t), &apiServer{refused: objects[0].Name}
 	n.serve(t, a)
@@ -264,7 +272,7 @@ func TestLostPermissionsComeBack(t *testing.T) {
 
 func firstRole(t *testing.T) string {
 	t.Helper()
-	objects, err := manifests.Permissions(false)
+	objects, err := manifests.Permissions(false, false)
 	testutil.Must(t, err)
 	for _, object := range objects {
 		if object.Kind == "ClusterRole" {

@@ -41,9 +41,7 @@ type Key struct {
 }
 
 // KeyOf returns the entry of a key that is in no ring yet.
-func KeyOf(key *signing.PrivateKey) Key {
-	return Key{Key: key.As(signing.Next), Signer: key.Signer()}
-}
+func KeyOf(key *signing.PrivateKey) Key { return Key{Key: key.As(signing.Next), Signer: key.Signer()} }
 
 // Kind is what a key is succeeded by if the user names nothing else: a kind of key in the file, or
 // "" for a key of another process.
@@ -106,7 +104,7 @@ type State struct { //nolint:recvcheck // what changes it has a pointer
 	// Revoked are the keys that nothing may verify with. The set only grows, whatever the generation is, and
 	// counts for Keys too: one may have been revoked on another host.
 	Revoked Revocations `json:"revoked,omitempty"`
-	// History has the last versions of the ring, at most maxHistory, its own at the end. A copy whose version is
+	// History has the last versions of the ring, at most MaxHistory, its own at the end. A copy whose version is
 	// not among them was changed somewhere else.
 	History []string `json:"history"`
 }
@@ -117,12 +115,8 @@ func (s State) Ring() *signing.Ring { return s.Effective().ring() }
 
 func (s State) ring() *signing.Ring {
 	var keys []signing.Key
-	for _, key := range s.Keys {
-		if key.Role != signing.Retired {
-			keys = append(keys, key.Key)
-		}
-	}
-	for _, key := range s.Retired() {
+	others := slices.DeleteFunc(slices.Clone(s.Keys), func(key Key) bool { return key.Role == signing.Retired })
+	for _, key := range append(others, s.Retired()...) {
 		keys = append(keys, key.Key)
 	}
 	removed := map[string]bool{}
@@ -243,12 +237,12 @@ func (s State) Version() string {
 // Knows reports whether the version is that of the ring or in its history.
 func (s State) Knows(version string) bool { return slices.Contains(s.History, version) }
 
-// maxHistory is how many versions a ring remembers: three a day for a year. Each host publishes them.
-const maxHistory = 1000
+// MaxHistory is how many versions a ring remembers: three a day for a year. Each host publishes them.
+const MaxHistory = 1000
 
 // sealed returns the state with its version at the end of the history, and the error of Validate.
 func (s State) sealed() (State, error) {
-	s.History = s.History[max(0, len(s.History)+1-maxHistory):]
+	s.History = s.History[max(0, len(s.History)+1-MaxHistory):]
 	s.History = append(s.History, s.version())
 	return s, s.Validate()
 }

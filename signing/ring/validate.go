@@ -52,7 +52,12 @@ func (s State) Validate() error {
 			return fmt.Errorf("revoked[%d]: %q is no key ID, without a digest, or not revoked", i, gone.ID)
 		}
 	}
-	return s.validateHistory()
+	before := s
+	before.History = s.History[:max(1, len(s.History))-1]
+	if want := before.version(); want != s.Version() {
+		return fmt.Errorf("history ends with version %q and the ring is version %q: was it edited by hand?", s.Version(), want)
+	}
+	return nil
 }
 
 // validateHalves checks that the ring can sign with the next key, the active and the previous one, and with no other.
@@ -66,16 +71,6 @@ func (s State) validateHalves() error {
 			return fmt.Errorf("keys[%d]: publicOnly is %t, want the private half of the previous key and of no other retired one",
 				i, key.PublicOnly)
 		}
-	}
-	return nil
-}
-
-// validateHistory returns an error for a ring that was not changed by a transition.
-func (s State) validateHistory() error {
-	before := s
-	before.History = s.History[:max(1, len(s.History))-1]
-	if want := before.version(); want != s.Version() {
-		return fmt.Errorf("history ends with version %q and the ring is version %q: was it edited by hand?", s.Version(), want)
 	}
 	return nil
 }

@@ -119,12 +119,13 @@ func (n *node) stands() map[string]string {
 		"sa-controller-manager": fmt.Sprintf(`#!/bin/bash
 root=%[4]s
 case "$1 $2 $3" in
+"kubeadm takeover --only=signer") exec %[1]s "$@" %[2]s %[5]s ;;
 "kubeadm takeover "*) exec %[1]s "${@//$root/}" %[2]s %[3]s ;;
 "kubeadm "*) exec %[1]s "$@" %[2]s ;;
 "keys rotate "*) exec %[1]s "$@" --cache-age=1s ;;
 esac
 exec %[1]s "$@"
-`, n.binary, common, strings.Join(n.podFlags(), " "), n.root),
+`, n.binary, common, strings.Join(n.podFlags(), " "), n.root, strings.Join(n.podFlags()[:2], " ")),
 	}
 }
 

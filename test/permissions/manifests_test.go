@@ -123,7 +123,7 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	w := newWorld(t)
 	apply := func() {
 		t.Helper()
-		testutil.Get(granted.Apply(t.Context(), w.API.CoreV1().RESTClient(), false))(t)
+		testutil.Get(granted.Apply(t.Context(), w.API.CoreV1().RESTClient(), false, false))(t)
 	}
 	roles, client := w.API.RbacV1().ClusterRoles(), w.API.RbacV1()
 	get := func(name string) *rbacv1.ClusterRole {

@@ -17,7 +17,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/reissue"
-	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/remote"
@@ -129,9 +128,6 @@ func (e *extras) buildRing(p *app.Part) error {
 				return "", 0
 			}
 			return e.signers.Away(key.Private)
-		},
-		Accepted: func(ctx context.Context, revoked ring.Revocations) ([]check.KeyFact, error) {
-			return consistency.AcceptedRevoked(ctx, "kube-apiserver of host "+host, e.Client, revoked)
 		},
 		Obey:     e.store.Obey,
 		Host:     host,

@@ -72,8 +72,6 @@ type Config struct {
 	Away func(ring.Key) (reason string, lasted time.Duration)
 	// Shown, if not nil, reports whether every directory of --publish-keys has a key.
 	Shown func(id string) bool
-	// Accepted returns the facts about the revoked keys that kube-apiserver accepts.
-	Accepted func(context.Context, ring.Revocations) ([]check.KeyFact, error)
 	// Obey has the ring follow the other ones.
 	Obey func(ring.Orders)
 	// Compared, if not nil, is called after each comparison of the rings. It must not block.
@@ -213,7 +211,7 @@ func (c *Controller) ask(ctx context.Context, p Published) {
 		return
 	}
 	c.askedAt = time.Now()
-	accepted, err := c.Accepted(ctx, p.Removed)
+	accepted, err := AcceptedRevoked(ctx, "kube-apiserver of host "+c.Host, c.Client, p.Removed)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Could not ask which keys kube-apiserver accepts", "err", err.Error())
 		return

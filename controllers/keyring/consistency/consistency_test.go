@@ -4,11 +4,9 @@
 package consistency
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"maps"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,9 +17,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/testutil"
@@ -45,6 +45,15 @@ type ringReplica struct {
 	compared atomic.Int64 // how often Compared was called
 }
 
+// keySets is a kube-apiserver that publishes keys, too.
+type keySets struct {
+	*fake.Clientset
+
+	discovery discovery.DiscoveryInterfaces
+}
+
+func (k keySets) Discovery() discovery.DiscoveryInterfaces { return k.discovery }
+
 func newAPI(objects ...runtime.Object) *fake.Clientset {
 	w := controllertest.NewWorld(time.Time{}, objects...)
 	w.NumberVersions("secrets")
@@ -57,9 +66,13 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 	r := &ringReplica{World: w}
 	r.state.Store(&state)
 	r.orders.Store(&ring.Orders{})
-	r.keySet.Store(&[]signing.PublicKey{})
+	r.keySet.Store(&[]signing.PublicKey{a().Public()})
 	config := Config{
-		Client: client, State: func() ring.State { return *r.state.Load() }, Host: host, Writer: host,
+		Client: keySets{client, clitest.NewKubeClient(func(string) string {
+			document, err := signing.MarshalJWKS(*r.keySet.Load())
+			testutil.Must(t, err)
+			return string(document)
+		}).Discovery()}, State: func() ring.State { return *r.state.Load() }, Host: host, Writer: host,
 		Read: func() (ring.State, error) {
 			switch disk := r.disk.Load(); {
 			case disk == nil:
@@ -69,14 +82,6 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 			default:
 				return *disk, nil
 			}
-		},
-		Accepted: func(_ context.Context, revoked ring.Revocations) (facts []check.KeyFact, _ error) {
-			for _, gone := range revoked {
-				if slices.ContainsFunc(*r.keySet.Load(), gone.Is) {
-					facts = append(facts, check.Key(check.RevokedKeyAccepted, check.KeyArgs{Key: gone.ID}))
-				}
-			}
-			return facts, nil
 		},
 		SignsWith: func() string { return r.state.Load().Obeying(*r.orders.Load()).ActiveID() },
 		Away: func(key ring.Key) (string, time.Duration) {

@@ -10,10 +10,14 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing/ring"
@@ -44,11 +48,7 @@ func Observe(ctx context.Context, client kubernetes.Interface, p Published) (Obs
 		return Observed{}, err
 	}
 	seen := Observed{Leases: leases, Nodes: map[string]bool{}}
-	names := maps.Clone(leases)
-	for _, name := range p.names() {
-		names[name] = ""
-	}
-	for name := range names {
+	for name := range sets.KeySet(leases).Insert(p.names()...) {
 		_, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err == nil || apierrors.IsNotFound(err) {
 			seen.Nodes[name] = err == nil
@@ -126,8 +126,8 @@ func (p Published) names() []string {
 	return slices.Compact(names)
 }
 
-// Refresh reads what is published, and records which hosts there are if record is set.
-func Refresh(ctx context.Context, client kubernetes.Interface, record bool) (Published, error) {
+// Refresh reads what is published, and records which hosts there are if record is set, with further changes.
+func Refresh(ctx context.Context, client kubernetes.Interface, record bool, changes ...func(*Published)) (Published, error) {
 	p, err := Fetch(ctx, client)
 	if err != nil {
 		return p, err
@@ -141,7 +141,61 @@ func Refresh(ctx context.Context, client kubernetes.Interface, record bool) (Pub
 	}
 	return p, Edit(ctx, client, func(live *Published) error {
 		live.Meet(seen)
+		for _, change := range changes {
+			change(live)
+		}
 		p = *live
 		return nil
 	})
+}
+
+// watchInterval is how often Watch looks up the kube-apiservers.
+const watchInterval = 30 * time.Second
+
+// Watch publishes, on the leader or in each process that only signs, which kube-apiservers there are, so that one that
+// is down is not forgotten, and since when nothing signs with a retired key: what a prune waits for, so that it outlives
+// every process. It returns when ctx ends.
+func Watch(ctx context.Context, client kubernetes.Interface, state func() ring.State) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		_, err := Refresh(ctx, client, true, func(p *Published) { p.follow(state(), time.Now()) })
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Could not publish which kube-apiservers there are")
+		}
+	}, watchInterval)
+}
+
+// Follow records since when nothing signs with a retired key. What was known of an earlier retirement goes. all says that
+// every kube-apiserver was asked, so that one which signs is no unknown.
+func (p *Published) Follow(state ring.State, signs func(id string) bool, all bool, now time.Time) {
+	followed := map[string]time.Time{}
+	for _, key := range state.Retired() {
+		if signs(key.ID) {
+			continue
+		}
+		if since, known := p.Followed[key.ID]; known {
+			followed[key.ID] = since
+		} else if all {
+			followed[key.ID] = now.UTC().Truncate(time.Second)
+		}
+	}
+	p.Followed = followed
+}
+
+// follow is Follow of what hosts say of themselves: on each host of a kube-apiserver a process has to sign for it.
+func (p *Published) follow(state ring.State, now time.Time) {
+	all := !slices.ContainsFunc(p.APIServers(), func(host string) bool {
+		entry, known := p.Entry(host)
+		return !known || !entry.Signer
+	})
+	p.Follow(state, func(id string) bool { return p.Signer(id) != "" }, all, now)
+}
+
+// Signer returns the host that signs with a key, "" if none does but those of without.
+func (p Published) Signer(id string, without ...string) string {
+	for _, entry := range p.Entries {
+		if entry.SignsWith == id && !slices.Contains(without, entry.Host) {
+			return "host " + entry.Host
+		}
+	}
+	return ""
 }

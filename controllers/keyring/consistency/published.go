@@ -37,6 +37,10 @@ const (
 	// entryPrefix is the prefix of a host's key in the Secret. The other keys are those of Published.
 	entryPrefix = "host."
 
+	// maxHosts is how many hosts a cluster may have: each of them costs requests, and is compared with each other one. All entries
+	// are dropped beyond it, as if the Secret had been deleted; those of hosts that live are back within seconds.
+	maxHosts = 256
+
 	ringSecret = "secret " + metav1.NamespaceSystem + "/" + SecretName
 )
 
@@ -227,6 +231,12 @@ func Read(secret *corev1.Secret) (Published, error) {
 	if p.Removed = slices.DeleteFunc(p.Removed, func(gone ring.Removed) bool { return !gone.Revokes() }); len(p.Removed) < read {
 		fields.Damaged("removed", fmt.Errorf("%d records are of no revocation", read-len(p.Removed)))
 	}
+	if max(len(p.Entries), len(p.Hosts)) > maxHosts {
+		fields.Damaged("hosts", fmt.Errorf("there are more than %d", maxHosts))
+		if p.Entries = nil; len(p.Hosts) > maxHosts {
+			p.Hosts = nil
+		}
+	}
 	if damage := fields.Damage(); damage != "" {
 		return p, fmt.Errorf("%s: %s: it is written again within a minute", ringSecret, damage)
 	}
@@ -235,7 +245,7 @@ func Read(secret *corev1.Secret) (Published, error) {
 
 // readEntry decodes the entry of a host.
 func readEntry(host string, data []byte) (entry Entry) {
-	if json.Unmarshal(data, &entry) != nil || entry.version() == "" {
+	if json.Unmarshal(data, &entry) != nil || entry.version() == "" || len(entry.History) > ring.MaxHistory {
 		entry = Entry{} // another release wrote it
 	}
 	entry.Host = host
@@ -355,4 +365,61 @@ func (p *Published) ClaimRing(own ring.State, host string, without []string) err
 	}
 	p.Claim = Claim{Generation: next, Host: host}
 	return nil
+}
+
+// MayWithdraw returns a *ring.Refusal if a next key has signed on some host: there are tokens of it. A
+// revoked one may go.
+func (p Published) MayWithdraw(key ring.Key) error {
+	if p.Removed.Has(key.PublicKey) {
+		return nil
+	}
+	for _, entry := range p.Entries {
+		if role := entry.Keys[key.ID]; role == signing.Active || role == signing.Retired || entry.SignsWith == key.ID {
+			return ring.Refuse(fmt.Sprintf("the next key %s has signed on host %s", key.ID, entry.Host),
+				"bring the ring of that host here (keys import) or, if that host is gone for good: keys rotate --without-host="+entry.Host)
+		}
+	}
+	return nil
+}
+
+// Lost reports whether no host but those of without could sign with a key in the last ten minutes. Then no caches
+// are waited for: meanwhile nobody gets a token at all.
+func (p Published) Lost(id string, without []string) bool {
+	entries := slices.DeleteFunc(slices.Clone(p.Entries), func(entry Entry) bool { return slices.Contains(without, entry.Host) })
+	return len(entries) > 0 && !slices.ContainsFunc(entries, func(entry Entry) bool { return entry.Away[id].Minutes < 10 })
+}
+
+// Cached returns a *ring.Refusal while a cache may have a copy of the key set without the next key: until each
+// host has published it for cacheAge. Hosts count that themselves, so clocks may differ.
+func (p Published) Cached(own ring.State, without []string, cacheAge time.Duration, now time.Time) error {
+	next, _ := own.Next()
+	refusal := &ring.Refusal{
+		Reason: fmt.Sprintf("key %s is not published by any host", next.ID), Later: true,
+		Remedy: "start a manager with this --service-account-key-ring",
+		Breaks: "every verifier with a copy of the key set from before refuses new tokens until it renews the copy",
+	}
+	var last Entry
+	for _, entry := range p.Entries {
+		switch {
+		case slices.Contains(without, entry.Host):
+		case !entry.ShowsNext || entry.key(signing.Next) != next.ID:
+			refusal.Reason = fmt.Sprintf("key %s is not published by host %s", next.ID, entry.Host)
+			refusal.Remedy = fmt.Sprintf("see published-files in its /readyz?verbose or, if that host is gone for good, give --without-host=%s",
+				entry.Host)
+			return refusal
+		case last.Host == "" || entry.NextSeconds < last.NextSeconds:
+			last = entry
+		}
+	}
+	if last.Host == "" {
+		return refusal
+	}
+	shown := time.Duration(last.NextSeconds) * time.Second
+	if shown >= cacheAge {
+		return nil
+	}
+	refusal.Until, refusal.Later, refusal.Remedy = now.Add(cacheAge-shown), false, "wait until then, or give --wait"
+	refusal.Reason = fmt.Sprintf("copies of the key set may be without key %s until %s: host %s has published it for %s, and a copy may be "+
+		"%s old", next.ID, refusal.Until.UTC().Format(time.RFC3339), last.Host, shown, cacheAge)
+	return refusal
 }

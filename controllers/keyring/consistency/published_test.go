@@ -502,6 +502,60 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestReadIsBounded: nothing that is written into the Secret makes a command or a process work for minutes. It is as if it had been
+// deleted, but for revocations.
+func TestReadIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, forge := range map[string]func(data map[string][]byte, hosts map[string]Host, i int){
+		"entries": func(data map[string][]byte, _ map[string]Host, i int) {
+			data[fmt.Sprintf("%sh%05d", entryPrefix, i)] = []byte(`{"history":["1:x"],"keys":{"x":"active"}}`)
+		},
+		"hosts": func(_ map[string][]byte, hosts map[string]Host, i int) {
+			hosts[fmt.Sprint("h", i)] = Host{APIServer: true}
+		},
+	} {
+		for count, want := range map[int]string{100: "", 9000: "hosts: there are more than 256: it is written again within a minute"} {
+			stored, hosts := secret(), map[string]Host{"cp-1": {APIServer: true}}
+			stored.Data = stateobject.Stamp(map[string][]byte{})
+			for i := range count {
+				forge(stored.Data, hosts, i)
+			}
+			var err, errOfRevoked error
+			stored.Data["hosts"], err = json.Marshal(hosts)
+			stored.Data["removed"], errOfRevoked = json.Marshal(revoked(a()))
+			testutil.Must(t, errors.Join(err, errOfRevoked))
+			client := newAPI(stored)
+			p, err := Fetch(t.Context(), client)
+			if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%d %s: %v, want %q", count, name, err, want)
+			}
+			known := len(p.names()) // a kube-apiserver that was seen is known still, unless those are too many
+			if want != "" && (known > 1 || (known == 1) != (name == "entries")) || want == "" && known < count || len(p.Removed) != 1 {
+				t.Errorf("%d %s: %d hosts are known, %d keys are revoked", count, name, known, len(p.Removed))
+			}
+			testutil.Must(t, Edit(t.Context(), client, func(p *Published) error { // as each host does
+				p.Entries = append(p.Entries, entryOf("cp-1", "main", 3, b().As(signing.Active)))
+				return nil
+			}))
+			if p, err := Fetch(t.Context(), client); err != nil || want != "" && len(p.names()) != 1 || len(p.Removed) != 1 {
+				t.Errorf("%d %s, written again: %d hosts, %v", count, name, len(p.names()), err)
+			}
+		}
+	}
+	long := Entry{Host: "x", History: make([]string, ring.MaxHistory+1)}
+	for i := range long.History {
+		long.History[i] = fmt.Sprint(i)
+	}
+	for _, readable := range []bool{false, true} {
+		data, err := json.Marshal(long)
+		testutil.Must(t, err)
+		if got := readEntry("x", data); (got.version() != "") != readable {
+			t.Errorf("an entry with %d versions is readable: %t", len(long.History), !readable)
+		}
+		long.History = long.History[1:]
+	}
+}
+
 // TestEditKeepsBytes: what others have written does not grow, so that a Secret that was filled up to its limit keeps no revocation
 // from being published.
 func TestEditKeepsBytes(t *testing.T) {

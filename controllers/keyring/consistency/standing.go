@@ -299,6 +299,9 @@ func (s *Standing) Findings(now time.Time) []check.Finding {
 // Active returns the key that the newest ring signs with, "" if it has none.
 func (s *Standing) Active() string { return s.newest.active(s.p) }
 
+// Has reports whether the newest ring has a key. kube-apiserver need not accept any other, and must accept none of another cluster.
+func (s *Standing) Has(id string) bool { return s.newest.Keys[id] != "" }
+
 // maxForks is how many rings a message names.
 const maxForks = 5
 
@@ -334,9 +337,7 @@ func (s *Standing) ByRevocation(now time.Time) (signs, long bool) {
 }
 
 // Fallen returns the fact that the file is not the ring that this host has used, nor a newer one.
-func (s *Standing) Fallen() (fact check.KeyFact, fallen bool) {
-	return s.fallen, s.fallen.Code != ""
-}
+func (s *Standing) Fallen() (fact check.KeyFact, fallen bool) { return s.fallen, s.fallen.Code != "" }
 
 // relation is how a published ring stands to another one.
 type relation int

@@ -16,7 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/controllers/keyring/consistency"
@@ -26,6 +26,9 @@ import (
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/tokens"
 )
+
+// probe is the Secret that is filled. The name is always the same, so that one that is left is deleted by the next command.
+const probe = "sa-controller-manager-key-probe"
 
 // fillTimeout is how long a Secret may stay empty. Another kube-controller-manager leads within 15 s.
 const fillTimeout = 20 * time.Second
@@ -82,11 +85,10 @@ func ask(ctx context.Context, client kubernetes.Interface, namespace, account st
 	limited, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
 	secrets := client.CoreV1().Secrets(namespace)
+	_ = secrets.Delete(limited, probe, metav1.DeleteOptions{}) // that of a command that was killed; if it stays, Create says so
 	secret, err := secrets.Create(limited, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "sa-controller-manager-key-probe-" + utilrand.String(8), Annotations: map[string]string{corev1.ServiceAccountNameKey: account},
-		},
-		Type: corev1.SecretTypeServiceAccountToken,
+		ObjectMeta: metav1.ObjectMeta{Name: probe, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
+		Type:       corev1.SecretTypeServiceAccountToken,
 	}, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	if err != nil {
 		return "", "", fmt.Errorf("%s: create a token Secret: %w", what, err)
@@ -94,8 +96,8 @@ func ask(ctx context.Context, client kubernetes.Interface, namespace, account st
 	defer func() {
 		deleting, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillTimeout)
 		defer cancel()
-		if failed := secrets.Delete(deleting, secret.Name, metav1.DeleteOptions{}); err == nil && failed != nil {
-			err = fmt.Errorf("delete secret %s/%s, whose token is valid while it exists: %w", namespace, secret.Name, failed)
+		if stays := secrets.Delete(deleting, probe, *metav1.NewPreconditionDeleteOptions(string(secret.UID))); err == nil && stays != nil {
+			err = fmt.Errorf("delete secret %s/%s, whose token is valid while it exists: %w", namespace, probe, stays)
 		}
 	}()
 	changes, err := secrets.Watch(limited, metav1.SingleObject(secret.ObjectMeta))
@@ -105,29 +107,27 @@ func ask(ctx context.Context, client kubernetes.Interface, namespace, account st
 	defer changes.Stop()
 	for len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
 		changed, open := <-changes.ResultChan()
-		if !open {
+		switch now, is := changed.Object.(*corev1.Secret); {
+		case !open:
 			return "", "", context.Cause(ctx)
-		}
-		if now, is := changed.Object.(*corev1.Secret); is {
+		case changed.Type == watch.Deleted:
+			return "", "", fmt.Errorf("%s: another command asks, too, and has deleted our Secret: run this again", what)
+		case is:
 			secret = now
 		}
 	}
 	token, err := tokens.Inspect(string(secret.Data[corev1.ServiceAccountTokenKey]))
-	return token.KeyID, leading(ctx, client, writerOf(secret)), err
+	return token.KeyID, leading(ctx, client, secret), err
 }
 
-// writerOf returns the field manager that has filled a Secret.
-func writerOf(secret *corev1.Secret) string {
+// leading returns the field manager that has filled a Secret, and the host on which it leads, if its Lease has the usual name.
+func leading(ctx context.Context, client kubernetes.Interface, secret *corev1.Secret) string {
+	name := "a token controller"
 	for _, entry := range secret.ManagedFields {
 		if entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+corev1.ServiceAccountTokenKey+`"`) {
-			return entry.Manager
+			name = entry.Manager
 		}
 	}
-	return "a token controller"
-}
-
-// leading adds the host on which a controller manager leads, if its Lease has the usual name.
-func leading(ctx context.Context, client kubernetes.Interface, name string) string {
 	lease, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil {
 		return name

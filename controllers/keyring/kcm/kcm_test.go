@@ -31,6 +31,15 @@ func TestAsk(t *testing.T) {
 			client.PrependReactor(verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
 		}
 	}
+	leaves := func(client *fake.Clientset) { // a command that is killed deletes nothing
+		killed := fake.NewClientset()
+		killed.PrependWatchReactor("secrets", filling(t, killed, "kube-controller-manager"))
+		fails("delete")(killed)
+		_, _, _ = ask(t.Context(), killed, "kube-system", "default")
+		left, err := killed.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})
+		testutil.Must(t, err)
+		testutil.Must(t, client.Tracker().Add(&left.Items[0]))
+	}
 	for name, tc := range map[string]struct {
 		by     string // the field manager that fills it, "" for none
 		lease  *coordinationv1.Lease
@@ -43,6 +52,8 @@ func TestAsk(t *testing.T) {
 		"Nobody":  {},
 		"Refused": {change: fails("create"), err: "see with which key the token controller signs: create a token Secret: no"},
 		"Left":    {by: "k3s", change: fails("delete"), want: "k3s", err: "whose token is valid while it exists: no"},
+		"Killed":  {by: "kube-controller-manager", change: leaves, want: "kube-controller-manager"},
+		"Two":     {by: anotherCommand, err: "another command asks, too, and has deleted our Secret: run this again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +66,7 @@ func TestAsk(t *testing.T) {
 				tc.change(client)
 			}
 			keyID, signer, err := ask(t.Context(), client, "kube-system", "default")
-			if signer != tc.want || (keyID == "") != (tc.by == "") || (err == nil) != (tc.err == "") ||
+			if signer != tc.want || (keyID == "") != (tc.want == "") || (err == nil) != (tc.err == "") ||
 				err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("key %q of %q, %v; want %q, %q", keyID, signer, err, tc.want, tc.err)
 			}
@@ -67,6 +78,9 @@ func TestAsk(t *testing.T) {
 		})
 	}
 }
+
+// anotherCommand, in place of a token controller, deletes the Secret.
+const anotherCommand = "another command"
 
 // filling has a token controller fill the Secret that is watched. Without one the watch ends.
 func filling(t *testing.T, client *fake.Clientset, by string) clienttesting.WatchReactionFunc {
@@ -80,6 +94,10 @@ func filling(t *testing.T, client *fake.Clientset, by string) clienttesting.Watc
 		name, _ := action.(clienttesting.WatchAction).GetWatchRestrictions().Fields.RequiresExactMatch("metadata.name")
 		object, err := client.Tracker().Get(resource, namespace, name)
 		testutil.Must(t, err)
+		if by == anotherCommand {
+			testutil.Must(t, client.Tracker().Delete(resource, namespace, name))
+			return true, watching, nil
+		}
 		secret := object.(*corev1.Secret).DeepCopy()
 		secret.Data = map[string][]byte{
 			corev1.ServiceAccountTokenKey: []byte(controllertest.Token(t, testkeys.P256(), controllertest.UID, "mine")),

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 )
@@ -81,6 +82,10 @@ func (o *Operator) Import(ctx context.Context, from *ring.File, options ImportOp
 	case fallen && options.AcceptOlder:
 		return o.acceptOlder(ctx, present, copied, published, stands)
 	case fallen:
+		// The file here may be fine, and that of a fork which goes on elsewhere.
+		if why, ok := errors.AsType[*ring.Refusal](o.stand(present, published).Refuses(check.Makes)); ok {
+			fact.Remedy = why.Remedy
+		}
 		err = ring.Refuse(from.Path()+": "+fact.Message, fact.Remedy)
 	case options.AcceptOlder:
 		err = ring.Refuse(from.Path()+" is not older than the ring that this host has used", "leave out --accept-older")

@@ -395,6 +395,36 @@ func TestLost(t *testing.T) {
 	refusedWith(t, err, "is not older")
 }
 
+// TestImportOfAFork: the list on the host that has to give way names another way out than the import there, which said that no
+// other host has the ring.
+func TestImportOfAFork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	smaller := *w.Operator
+	smaller.File, smaller.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
+	w.must(copyFile(w.File, smaller.File))
+	w.must(w.Next(t.Context(), Successor{Algorithm: "P-384"}))
+	w.edit(func(p *consistency.Published) { p.Entries, p.Claim = nil, consistency.Claim{} })
+	w.must(smaller.Next(t.Context(), Successor{Algorithm: "P-521"}))
+	w.show("cp-1", 0)
+	w.show("cp-3", 0)
+	fork, err := smaller.File.Read()
+	w.must(err)
+	w.edit(func(p *consistency.Published) {
+		entry := consistency.EntryOf(fork)
+		entry.Host = "cp-2"
+		p.Entries = append(p.Entries, entry)
+	})
+	_, err = smaller.Import(t.Context(), w.File, ImportOptions{})
+	refusedWith(t, err, "and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused: on host cp-1 take the "+
+		"keys of that of host cp-2 (keys import --join-fork), then bring the result to cp-2")
+	_, err = w.Import(t.Context(), smaller.File, ImportOptions{Join: true})
+	w.must(err)
+	w.show("cp-1", 0)
+	_, err = smaller.Import(t.Context(), w.File, ImportOptions{})
+	w.must(err)
+}
+
 // TestImportOfAStranger: a host without a ring takes none that comes from nowhere, such as that of another cluster, and
 // nothing is revoked by guess while there is one.
 func TestImportOfAStranger(t *testing.T) {

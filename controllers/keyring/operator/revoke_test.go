@@ -4,19 +4,74 @@
 package operator
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/ring"
 )
+
+// away is a kube-apiserver whose external signer is dead: a review of a token with a key that it does not have waits for that.
+type away struct{ kubernetes.Interface }
+
+func (a away) AuthenticationV1() authenticationclient.AuthenticationV1Interface {
+	return waiter{a.Interface.AuthenticationV1()}
+}
+
+type waiter struct {
+	authenticationclient.AuthenticationV1Interface
+}
+
+func (r waiter) TokenReviews() authenticationclient.TokenReviewInterface { return r }
+
+func (waiter) Create(ctx context.Context, _ *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestRevokeIsBounded: it waited for each review on each kube-apiserver, for minutes, and printed nothing.
+func TestRevokeIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Clock, w.jwks = clock.RealClock{}, new("") // their issuer is no https URL
+		alive := newWorld(t)
+		alive.accepts = nil
+		w.Cluster.Client = away{w.kube}
+		for _, host := range []string{"a", "b", "c", "d", "e"} {
+			w.Cluster.Others = append(w.Cluster.Others, APIServer{URL: "https://" + host, Client: away{w.kube}})
+		}
+		w.Cluster.Others = append(w.Cluster.Others, APIServer{URL: "https://alive", Client: alive.kube})
+		begun, said := time.Now(), 0
+		w.Progress = func(string, time.Duration) { said++ }
+		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
+		refusedWith(t, err, "revoked, but: the kube-apiserver of --kubeconfig: it is not known which keys it accepts")
+		refusedWith(t, err, "https://e: it is not known which keys it accepts")
+		if strings.Contains(err.Error(), "https://alive") {
+			t.Errorf("one that answers is named: %v", err)
+		}
+		if took := time.Since(begun); took > revokeWait+10*time.Second || said == 0 {
+			t.Errorf("it took %s, and has said what it waits for %d times", took, said)
+		}
+		if p := w.published(); len(p.Removed) != 1 || w.state().Active().ID != p256ID {
+			t.Errorf("published as revoked: %+v", p.Removed)
+		}
+	})
+}
 
 // TestRevokeIncomplete: what keeps a revocation from being complete is named, each time.
 func TestRevokeIncomplete(t *testing.T) {

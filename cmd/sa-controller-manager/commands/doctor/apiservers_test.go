@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +80,10 @@ func TestAPIServers(t *testing.T) {
 		Data: map[string][]byte{"schema-version": []byte("1"), "host.cp-1": fmt.Appendf(nil,
 			`{"generation":3,"history":["v"],"keys":{%q:"active",%q:"retired"},"signsWith":%q,"signer":true}`, next.ID(), old.ID(), next.ID())},
 	}
-	ha := controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1", "10.0.0.2")
+	mixed := published.DeepCopy() // the ring of another cluster was put on cp-3
+	mixed.Data["host.cp-2"] = mixed.Data["host.cp-1"]
+	mixed.Data["host.cp-3"] = []byte(`{"generation":9,"history":["w"],"keys":{"other":"active"},"signsWith":"other","signer":true}`)
+	ha := slices.Clip(controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1", "10.0.0.2"))
 	with := func(first, second *clitest.KubeClient) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(t *testing.T, c *cluster, client *fake.Clientset) {
 			issueWith(t, client, next)
@@ -107,6 +111,10 @@ func TestAPIServers(t *testing.T) {
 		"OneAway": {
 			reason: "it hides nothing about the others", objects: append(ha, published), change: with(newAPIServer(t, old, old), down),
 			want: []string{"key-not-accepted: it lacks the key with which the process on host cp-1 signs"}, wantErr: second + ": ",
+		},
+		"OtherCluster": {
+			reason:  "the remedy had every kube-apiserver accept the keys of another cluster",
+			objects: append(ha, mixed), change: with(newAPIServer(t, next, old, next), newAPIServer(t, next, old, next)),
 		},
 		"OwnKey": {
 			reason: "the second one has a key of its own", objects: ha, change: with(newAPIServer(t, old, old), newAPIServer(t, next, old, next)),

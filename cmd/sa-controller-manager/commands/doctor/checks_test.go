@@ -95,6 +95,18 @@ func TestKeys(t *testing.T) {
 			reason: "the remedy gave a key that has leaked back to kube-apiserver", change: files("known", "mine"),
 			objects: []runtime.Object{revoked("mine")},
 		},
+		"OtherCluster": {
+			reason: "the remedy had kube-apiserver accept the keys of a ring that no host has",
+			change: func(_ *testing.T, c *cluster, _ *fake.Clientset) {
+				for _, id := range []string{"known", "strange"} {
+					c.Keys = append(c.Keys, signing.Key{PublicKey: signing.PublicKey{ID: id}, Origin: "--service-account-key-ring"})
+				}
+			},
+			objects: []runtime.Object{&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: consistency.SecretName}, Data: stateobject.Stamp(
+					map[string][]byte{"host.cp-1": []byte(`{"history":["v"],"keys":{"known":"active"},"signsWith":"known"}`)}),
+			}},
+		},
 	})
 }
 

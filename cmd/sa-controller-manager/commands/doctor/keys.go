@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
@@ -67,8 +68,8 @@ func (c *cluster) checkToken(ctx context.Context) (found check.Result, err error
 			strange.Insert(id)
 		}
 	}
-	finding := secretKeyUnknown.Found().Because(printers.Shorten(sets.List(strange), len(strange)))
-	found.Findings = append(found.Findings, finding.About(unknown)...)
+	why := printers.Shorten(sets.List(strange), len(strange))
+	found.Findings = append(found.Findings, secretKeyUnknown.Found().Because(why).About(unknown)...)
 	return found, err
 }
 
@@ -132,9 +133,10 @@ func (c *cluster) checkKeys(ctx context.Context) (check.Result, error) {
 	if err != nil {
 		return check.Result{}, err
 	}
-	wanted := map[string]string{}
+	wanted, stands := map[string]string{}, consistency.Stand(consistency.File{}, rings)
 	for _, key := range c.Keys {
-		if !rings.Removed.Has(key.PublicKey) { // it must not get that back
+		strange := key.Origin == "--"+options.KeyRingFlag && len(rings.Entries) > 0 && !stands.Has(key.ID)
+		if !strange && !rings.Removed.Has(key.PublicKey) { // kube-apiserver must not get those
 			wanted[key.ID] = "of " + key.Origin
 		}
 	}
@@ -180,9 +182,9 @@ func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err 
 // signersByKey names, for each key in use, a kube-apiserver or a replica that signs with it.
 func signersByKey(ctx context.Context, rings consistency.Published, servers *operator.Cluster) (map[string]string, error) {
 	ids, err := servers.SigningKeyIDs(ctx)
-	signers := map[string]string{}
+	signers, stands := map[string]string{}, consistency.Stand(consistency.File{}, rings)
 	for _, entry := range rings.Entries {
-		if !rings.RevokedID(entry.SignsWith) {
+		if stands.Has(entry.SignsWith) && !rings.RevokedID(entry.SignsWith) { // another one may be of another cluster
 			signers[entry.SignsWith] = "with which the process on host " + entry.Host + " signs"
 		}
 	}
@@ -191,7 +193,6 @@ func signersByKey(ctx context.Context, rings consistency.Published, servers *ope
 			signers[id] = "with which the kube-apiserver at " + url + " signs"
 		}
 	}
-	delete(signers, "")
 	return signers, err
 }
 
@@ -204,7 +205,6 @@ func (c *cluster) checkKeyRings(ctx context.Context) (check.Result, error) {
 	if len(rings.Entries) == 0 {
 		return check.Skip("no key ring"), nil
 	}
-	return check.Result{
-		Note: fmt.Sprintf("key rings: %d", len(rings.Entries)), Findings: consistency.Stand(consistency.File{}, rings).Findings(c.Clock.Now()),
-	}, nil
+	findings := consistency.Stand(consistency.File{}, rings).Findings(c.Clock.Now())
+	return check.Result{Note: fmt.Sprintf("key rings: %d", len(rings.Entries)), Findings: findings}, nil
 }

@@ -138,8 +138,7 @@ func exported(state ring.State) (keys []signing.PublicKey, notes []string) {
 func writePair(directory string, public []signing.PublicKey, first string, signs *signing.PrivateKey, keep bool) error {
 	path := filepath.Join(directory, "sa.key")
 	if i := slices.IndexFunc(public, func(key signing.PublicKey) bool { return key.ID == first }); i > 0 {
-		key := public[i]
-		public = slices.Insert(slices.Delete(public, i, i+1), 0, key)
+		public[0], public[i] = public[i], public[0]
 	}
 	encoded, err := signing.EncodePublicKeys(public...)
 	if err != nil {

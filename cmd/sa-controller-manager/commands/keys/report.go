@@ -15,6 +15,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/kcm"
@@ -126,7 +129,8 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 			if keyprobe.IsRefusal(err) {
 				key.Accepted, finding = "no", keyprobe.Refusal("kube-apiserver", key.ID, err.Error())
 			}
-			if !arrives(key.Key, o.Clock.Now()) {
+			// Another ring than the newest may be of another cluster, or have keys that were pruned.
+			if stands.Has(key.ID) && !arrives(key.Key, o.Clock.Now()) {
 				r.Findings = append(r.Findings, finding)
 			}
 		}
@@ -210,4 +214,26 @@ func timeWord(at time.Time) string {
 		return "unknown: a clock was ahead"
 	}
 	return at.UTC().Format(time.RFC3339)
+}
+
+// newListCommand shows a key ring.
+func newListCommand(client cli.ClientFunc) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the keys of a ring, and what is wrong with it",
+		Long: `Show the keys of a ring, where each is, and the command for the case that the file leaks. With
+--kubeconfig, --context or --master the cluster is asked which keys it accepts, which known
+hosts lack one, and how many token Secrets bear each. Nothing is changed.`,
+	}
+	o := newCommandOptions(cmd, client)
+	return o.runs(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
+		report, err := o.print(cmd, operator)
+		if err == nil && operator.Cluster == nil {
+			cmd.PrintErrln("kube-apiserver was not asked about these keys: give --kubeconfig or --context.")
+		}
+		if err == nil && len(report.Findings) > 0 {
+			return cli.ErrFindings
+		}
+		return err
+	})
 }

@@ -47,7 +47,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	policy := ring.Policy{CacheAge: time.Hour, TokenLifetime: 48 * time.Hour}
 	w := &world{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), accepts: []string{rsaID}}
 	w.Operator = &operator.Operator{
-		File: ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock,
+		File: ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock, Host: "cp-1",
 		Cluster: &operator.Cluster{Client: kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
 	}
 	kube.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -104,6 +104,43 @@ func TestReportRevokedSecrets(t *testing.T) {
 	}
 }
 
+// TestReportOfAnotherRing: no remedy has kube-apiserver accept the keys of a file that is not the newest ring.
+func TestReportOfAnotherRing(t *testing.T) {
+	t.Parallel()
+	w, ours := newWorld(t), newWorld(t)
+	w.Host = "cp-3" // where the ring of another cluster was put
+	keys := []ring.Key{ring.KeyOf(testkeys.Parse(testkeys.P384())), ring.KeyOf(testkeys.Parse(testkeys.P521()))}
+	ours.File = ring.At(filepath.Join(t.TempDir(), "ring.json"))
+	w.must(ours.File.Init(testkeys.Parse(testkeys.P384()), nil, &keys[1], w.clock.Now()))
+	state, err := ours.File.Read()
+	w.must(err)
+	w.accepts = []string{keys[0].ID, keys[1].ID}
+	w.must(consistency.Edit(t.Context(), w.Cluster.Client, func(p *consistency.Published) error {
+		for _, host := range []string{"cp-1", "cp-2"} {
+			entry := consistency.EntryOf(state)
+			entry.Host = host
+			p.Entries = append(p.Entries, entry)
+		}
+		return nil
+	}))
+	for others := 2; others > 0; others-- { // of two hosts, one with each ring, both sign on
+		r, err := newReport(t.Context(), w.Operator, " --kubeconfig=k")
+		w.must(err)
+		var codes []string
+		for _, finding := range r.Findings {
+			codes = append(codes, finding.Code)
+		}
+		asks := slices.Contains(codes, "key-not-accepted")
+		if !slices.Contains(codes, check.RingForked) || asks != (others == 1) || r.Keys[0].Accepted != "no" {
+			t.Errorf("beside %d others: findings %q, the active key is accepted: %s", others, codes, r.Keys[0].Accepted)
+		}
+		w.must(consistency.Edit(t.Context(), w.Cluster.Client, func(p *consistency.Published) error {
+			p.Entries = p.Entries[:1]
+			return nil
+		}))
+	}
+}
+
 func TestReport(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, secretOf("a", tokenOf(t, testkeys.RSA2048())), secretOf("b", tokenOf(t, testkeys.RSA2048())))
@@ -129,14 +166,14 @@ func TestReport(t *testing.T) {
 	}
 	path := w.File.Path()
 	w.must(os.Chmod(path, 0o644))
-	if r = report(); len(r.Findings) != 1 || r.Findings[0].Code != "key-file-readable" ||
+	if r = report(); len(r.Findings) != 2 || r.Findings[0].Code != "key-file-readable" || r.Findings[1].Code != check.NoNextKey ||
 		r.Findings[0].Remedy != "chmod 600 "+path {
 		t.Errorf("others may read it: %+v", r)
 	}
 	w.checkPrinted(r)
 	w.must(os.Chmod(path, 0o600))
 	w.must(os.Chmod(filepath.Dir(path), 0o777))
-	if r = report(); len(r.Findings) != 1 || r.Findings[0].Code != "key-directory-writable" {
+	if r = report(); len(r.Findings) != 2 || r.Findings[0].Code != "key-directory-writable" {
 		t.Errorf("others may replace it: %+v", r)
 	}
 	// The file of a late host has a key that has leaked: no remedy gives it back to a kube-apiserver.

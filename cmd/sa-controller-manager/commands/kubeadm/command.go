@@ -65,6 +65,7 @@ func newKubeconfigCommand() *cobra.Command {
 	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply the roles, bindings and FlowSchemas that the user needs.")
 	fs.BoolVar(&c.CreateSecrets, "create-secrets", c.CreateSecrets, "With --apply-permissions: also the role to create Secrets, for "+
 		"--token-secrets=auto and --service-account-key-ring.")
+	fs.BoolVar(&c.OnlySigner, "only-signer", c.OnlySigner, "With --apply-permissions: only what \"signer\" needs.")
 	fs.BoolVar(&watch, "watch", watch, "Keep running, and do this every four minutes, sooner after a failure.")
 	return cmd
 }

@@ -54,6 +54,8 @@ type Config struct {
 	// ExternalSigner has our process sign kube-apiserver's tokens. If it does so already, that stays
 	// without this.
 	ExternalSigner bool
+	// OnlySigner has our process do nothing else, and leaves kube-controller-manager and the plugin alone.
+	OnlySigner bool
 	// KeepPlugin leaves kube-apiserver its plugin.
 	KeepPlugin bool
 

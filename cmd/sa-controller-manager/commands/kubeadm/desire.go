@@ -63,6 +63,9 @@ func (c *Config) desire(o *observed) (*desired, error) {
 	if err := c.chooseFiles(o, d, api); err != nil {
 		return nil, err
 	}
+	if c.OnlySigner && len(o.record.Components[component.ControllerManager].Lines) > 0 {
+		return nil, errors.New("our process is more than the signer on this node; first run: kubeadm handback")
+	}
 	if d.files {
 		if d.copied, err = c.copyOf(o, api); err != nil {
 			return nil, err
@@ -87,7 +90,10 @@ func (c *Config) desire(o *observed) (*desired, error) {
 
 // desireFiles decides what the files of the two components become.
 func (c *Config) desireFiles(o *observed, d *desired) (err error) {
-	if d.controllerManager, err = o.files[component.ControllerManager].Takeover(d.changes); err != nil {
+	if c.includes(StepControllerManager) {
+		d.controllerManager, err = o.files[component.ControllerManager].Takeover(d.changes)
+	}
+	if err != nil {
 		return err
 	}
 	now := o.apiServer()
@@ -127,6 +133,8 @@ func (c *Config) chooseFiles(o *observed, d *desired, m *staticpod.Manifest) err
 	case d.files:
 	case now:
 		return errors.New("kube-apiserver reads our webhook from files, and would refuse Pods while that ends; first run: kubeadm handback")
+	case c.OnlySigner:
+		d.note = "Our process signs its tokens, and does nothing else. --only= takes over the rest, too."
 	case component.ReadsManifests(m.Image(), m.Command()):
 		d.note = "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again, " +
 			"with --reset if an --extra-arg has decided it."
@@ -143,7 +151,7 @@ func (c *Config) render(o *observed, d *desired, api, kcm *staticpod.Manifest) e
 		return err
 	}
 	d.left = carried.Notes
-	d.pod = manifests.StaticPodOptions{Image: kcm.Image(), Carried: carried.Args, Files: carried.Files}
+	d.pod = manifests.StaticPodOptions{Image: kcm.Image(), Carried: carried.Args, Files: carried.Files, OnlySigner: c.OnlySigner}
 	if err := c.ofAPIServer(o, d, api); err != nil {
 		return fmt.Errorf("the manifest of %s: %w", component.APIServer, err)
 	}
@@ -167,6 +175,9 @@ func (c *Config) render(o *observed, d *desired, api, kcm *staticpod.Manifest) e
 
 // carry returns what our process takes over of kube-controller-manager.
 func (c *Config) carry(o *observed, kcm *staticpod.Manifest) (*component.Carried, error) {
+	if c.OnlySigner {
+		return &component.Carried{}, nil
+	}
 	own := o.current
 	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
 		own = nil

@@ -211,11 +211,17 @@ func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags) error {
 	if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
 		return err
 	}
+	if f.OnlySigner = p.only != ""; f.OnlySigner {
+		f.ExternalSigner, f.steps = true, []string{StepManager, StepAPIServer}
+		if len(f.Steps) == 0 {
+			f.Steps = f.steps
+		}
+	}
 	f.Pod, f.Version = p.complete, p.versionOf
 	if p.image == "" {
 		f.Binary = p.binary
 	}
-	f.KeepPlugin = staticpod.Command(p.extraArgs).Last(registrationFlag) != ""
+	f.KeepPlugin = f.OnlySigner || staticpod.Command(p.extraArgs).Last(registrationFlag) != ""
 	return f.run(cmd, Takeover)
 }
 

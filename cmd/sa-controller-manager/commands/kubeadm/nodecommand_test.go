@@ -15,6 +15,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/nodefile"
 )
@@ -71,6 +72,7 @@ func TestTakeoverCommand(t *testing.T) {
 		magic   = "--service-account-magic=1"
 		inImage = "--root-ca-file=/in/the/image.crt"
 		binary  = "/opt/sa-controller-manager"
+		ring    = "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/ring"
 		sa, ca  = "/etc/kubernetes/pki/sa.key", "/etc/kubernetes/pki/ca.crt"
 	)
 	for name, tc := range map[string]struct {
@@ -111,7 +113,25 @@ func TestTakeoverCommand(t *testing.T) {
 			},
 		},
 		"WithSigner": {args: []string{"--external-signer", "--extra-arg=--external-signer-refresh-hint=2s"}},
-		"Binary":     {reason: "another version may have the flag", args: []string{"--binary=/opt/new", "--extra-arg=--new-flag=1"}},
+		"OnlySigner": {args: []string{"--only=signer", ring}, stdout: []string{
+			"\n+ - signer\n", "\n+ - --only-signer\n",
+			"\n2. kube-apiserver: kube-apiserver keeps its ServiceAccount plugin.\nOur process signs its tokens, and does nothing else.",
+		}},
+		"OnlyWhat": {args: []string{"--only=webhook"}, want: "Error: --only \"webhook\" must be one of \"\", \"signer\"\n"},
+		"OnlyWithoutRing": {
+			args: []string{"--only=signer"}, want: "Error: our --service-account-key-ring: there is no key ring: read ROOT" + manifests.KeyRing,
+		},
+		"OnlyWithFlagOfTheManager": {
+			args: []string{"--only=signer", ring, "--extra-arg=--webhook-port=0"}, want: extra + "unknown flag: --webhook-port\n",
+		},
+		"OnlyWithTokenSecrets": {
+			args: []string{"--only=signer", ring, "--token-secrets=auto"}, want: "Error: --token-secrets \"auto\" must be left out with --only: ",
+		},
+		"OnlyWithOtherSteps": {
+			reason: "kube-controller-manager keeps all that it does", args: []string{"--only=signer", ring, "--steps=kube-controller-manager"},
+			want: "Error: --steps \"kube-controller-manager\" must be of manager, kube-apiserver\n",
+		},
+		"Binary": {reason: "another version may have the flag", args: []string{"--binary=/opt/new", "--extra-arg=--new-flag=1"}},
 		"Files": {
 			args:   []string{"--extra-arg=--root-ca-file=/etc/corp/ca.crt", "--extra-arg=--service-account-key-file=/srv/old/sa.pub"},
 			mounts: []string{"/etc/corp", "/srv/old"},

@@ -33,6 +33,7 @@ type podFlags struct {
 	// versionOf returns what a binary prints as its version.
 	versionOf     func(ctx context.Context, file string) (string, error)
 	binary, image string
+	only          string
 	tokenSecrets  string
 	extraArgs     []string
 	rewrite       bool
@@ -48,13 +49,15 @@ func (p *podFlags) addTo(fs *pflag.FlagSet) {
 		"kube-controller-manager. Default: the running executable.")
 	fs.Lookup(binaryFlag).DefValue = "" // depends on the machine
 	fs.StringVar(&p.image, imageFlag, p.image, "`image` that contains this program, to run instead of --binary.")
+	fs.StringVar(&p.only, onlyFlag, p.only, "\"signer\": change nothing but who signs kube-apiserver's tokens, with a key ring. Kept until "+
+		"another takeover has --only=. Implies --external-signer.")
 	fs.StringVar(&p.tokenSecrets, tokenSecretsFlag, p.tokenSecrets,
 		"--token-secrets of our process: \"manual\", as in Kubernetes 1.24 and newer, or \"auto\".")
 	fs.StringArrayVar(&p.extraArgs, extraArgFlag, p.extraArgs, "Further flag of our process, --name=value, after the ones "+
 		"that our manifest has anyway: --service-account-private-key-file= removes the key file. A file that it names is mounted. "+
 		"May be given more than once.")
 	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Replace our manifest if it exists. Implied by --binary, --image, --token-secrets, "+
-		"--extra-arg, --external-signer and --reset. It keeps what the last takeover was given and this one is not.")
+		"--extra-arg, --only, --external-signer and --reset. It keeps what the last takeover was given and this one is not.")
 }
 
 // given reports whether an existing manifest is to be replaced.
@@ -64,7 +67,11 @@ func (p *podFlags) given(fs *pflag.FlagSet) bool {
 
 func (p *podFlags) validate() []error {
 	var found options.Problems
+	found.OneOf(onlyFlag, p.only, "", manifests.SignerCommand)
 	found.OneOf(tokenSecretsFlag, p.tokenSecrets, string(options.TokenSecretsManual), string(options.TokenSecretsAuto))
+	if p.only != "" && p.tokenSecrets != string(options.TokenSecretsManual) {
+		found.Add(tokenSecretsFlag, p.tokenSecrets, "must be left out with --"+onlyFlag+": kube-controller-manager goes on with token Secrets")
+	}
 	if p.image == "" && !filepath.IsAbs(p.binary) {
 		found.Add(binaryFlag, p.binary, "must be an absolute path")
 	}
@@ -120,6 +127,9 @@ func filesOf(arg string) ([]string, error) {
 // complete adds the flags of this call to the options of our manifest, and returns the flags of our process.
 func (p *podFlags) complete(o *manifests.StaticPodOptions) ([]string, error) {
 	o.HostBinary, o.TokenSecrets = p.binary, p.tokenSecrets
+	if o.OnlySigner && staticpod.Command(p.extraArgs).Last(component.KeyRingFlag) == "" {
+		o.Args = append(o.Args, component.Assign(component.KeyRingFlag, manifests.KeyRing))
+	}
 	o.Args = append(o.Args, p.extraArgs...)
 	for _, arg := range p.extraArgs {
 		files, err := filesOf(arg)
@@ -165,6 +175,9 @@ func createsSecrets(own staticpod.Command) (bool, error) {
 // ownOptions are those of the named flags in our manifest. Flags that only another version knows do not matter.
 func ownOptions(own staticpod.Command, names ...string) (*options.Options, error) {
 	var args []string
+	if component.OnlySigns(own) {
+		args = append(args, manifests.SignerCommand)
+	}
 	for _, name := range names {
 		for _, value := range own.All(name) {
 			args = append(args, component.Assign(name, value))
@@ -194,11 +207,12 @@ const (
 	imageFlag        = "image"
 	tokenSecretsFlag = "token-secrets"
 	extraArgFlag     = "extra-arg"
+	onlyFlag         = "only"
 )
 
 // recordedFlags are those of a takeover that do not follow from the manifests. That our process signs, and
 // how its webhook is registered, follows from its own.
-var recordedFlags = []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag}
+var recordedFlags = []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag, onlyFlag}
 
 // keep gives this takeover the flags of the last one that it does not have itself, and records them all. Of
 // --extra-arg each flag of our process counts for itself.

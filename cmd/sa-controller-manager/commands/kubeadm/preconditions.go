@@ -63,7 +63,7 @@ func (c *Config) ensureIdentity(d *desired) cli.Check {
 		if err := identity.Ensure(ctx, i); err != nil {
 			return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
 		}
-		_, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), d.pod.CreateSecrets)
+		_, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), d.pod.CreateSecrets, c.OnlySigner)
 		return err
 	}
 }

@@ -44,6 +44,7 @@ func (p *controlPlane) recorded(t *testing.T, args ...string) []string {
 func TestTakeoverAgain(t *testing.T) {
 	t.Parallel()
 	const template, client = "--extra-arg=--account-template=/srv/a.yaml", "--extra-arg=--webhook-client-ca-file=/srv/ca.crt"
+	const ring, noFile = "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/ring", "--extra-arg=--service-account-private-key-file="
 	image := func(tag string) string { return "--image=registry.example.com/sa-controller-manager:" + tag }
 	for name, tc := range map[string]struct {
 		reason        string
@@ -71,6 +72,14 @@ func TestTakeoverAgain(t *testing.T) {
 		"Signer": {
 			reason: "our manifest says so", first: []string{"--external-signer"}, second: []string{template}, record: []string{template},
 		},
+		"OnlySigner": {
+			reason: "until another takeover is to do more", first: []string{"--only=signer", ring}, second: []string{"--rewrite"},
+			kept: ring + " --only=signer", record: []string{ring, "--only=signer"},
+		},
+		"EverythingAfterTheSigner": {
+			first: []string{"--only=signer", ring}, second: []string{"--only=", noFile}, kept: ring, loses: "signer",
+			record: []string{noFile, ring, "--only="},
+		},
 		"ResetSigner": {
 			reason: "kube-apiserver has not been changed yet", first: []string{"--external-signer"}, second: []string{"--reset"},
 			loses: "--external-signer-socket=/run/sa-controller-manager/signer.sock " +
@@ -79,6 +88,7 @@ func TestTakeoverAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newTakeoverNode(t)
+			writeRing(t, p.dir+"/pki/ring")
 			p.takenOver(t, tc.first...)
 			testutil.Check(t, tc.reason+": record", tc.record, p.recorded(t, tc.second...))
 			got := p.takeover(t, append(tc.second, "--dry-run")...)

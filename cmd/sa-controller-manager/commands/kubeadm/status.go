@@ -87,7 +87,8 @@ func (c *Config) status() (*status, error) {
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
 		file := o.files[name]
 		taken, err := file.Takeover(changes)
-		keeps := name == component.APIServer && !changes.Plugin && !changes.Signer // all that it has
+		keeps := name == component.APIServer && !changes.Plugin && !changes.Signer || // all that it has
+			name == component.ControllerManager && component.OnlySigns(o.own)
 		is := err == nil && !keeps && bytes.Equal(taken.Manifest, file.Manifest)
 		if !keeps {
 			wanted++

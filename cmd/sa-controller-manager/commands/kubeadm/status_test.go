@@ -24,6 +24,7 @@ func TestStatus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		steps    int // of a takeover that are done
 		signer   bool
+		only     bool // the signer
 		upgraded bool // without patches
 		damaged  bool // our manifest
 		want     string
@@ -34,6 +35,7 @@ func TestStatus(t *testing.T) {
 		"Signer": {
 			steps: all, signer: true, want: takenOver, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
 		},
+		"OnlySigner": {steps: all, only: true, want: takenOver, api: statusComponent{"", true, true, true}},
 		"Damaged": {
 			steps: all, damaged: true, want: partly, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
 		},
@@ -44,6 +46,9 @@ func TestStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			p.config.ExternalSigner = tc.signer
+			if tc.only {
+				p.onlySigner()
+			}
 			p.config.Given = []string{"--token-secrets=auto"}
 			p.writeSteps(t, takeover, tc.steps)
 			if tc.upgraded {

@@ -15,6 +15,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/manifests"
 )
 
 // Options are the values of the flags.
@@ -42,9 +43,12 @@ func with(o *options.Options, number int) *options.Options {
 	return o
 }
 
-// Parse parses a command line of the manager, as options.Options.Parse does.
+// Parse parses a command line of the manager, or of its subcommand that only signs, as options.Options.Parse does.
 func Parse(args []string) (*options.Options, *pflag.FlagSet, error) {
 	o := New()
+	if len(args) > 0 && args[0] == manifests.SignerCommand {
+		o, args = NewSigner(), args[1:]
+	}
 	all, err := o.Parse(args)
 	return o, all, err
 }

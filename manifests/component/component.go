@@ -97,8 +97,11 @@ func (f Files) Takeover(changes Changes) (Files, error) {
 	if err != nil {
 		return f, err
 	}
-	taken, err := of(first)
+	var taken Taken
 	var after *staticpod.Manifest
+	if err = notOlder(first.Image(), oldestMinor, "that is supported"); err == nil {
+		taken, err = of(first)
+	}
 	if err == nil {
 		after, err = first.Apply(append(annotation(first, now.Annotations()[RestartAnnotation]), taken.patch()...))
 	}

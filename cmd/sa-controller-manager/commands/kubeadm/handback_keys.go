@@ -85,7 +85,8 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 	}
 	if file := after.Command().Last(component.AdmissionConfigFlag); file != "" && name == component.APIServer {
 		if _, err := c.source(after, file, new(string)); errors.Is(err, fs.ErrNotExist) {
-			problems = append(problems, fmt.Errorf("%s would not start: it gets back --%s=%s: %w", name, component.AdmissionConfigFlag, file, err))
+			problems = append(problems, fmt.Errorf("%s would not start: it gets back --%s=%s: %w",
+				name, component.AdmissionConfigFlag, file, err))
 		}
 	}
 	if err := errors.Join(revoked...); err != nil {

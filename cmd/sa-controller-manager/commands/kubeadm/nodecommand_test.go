@@ -49,7 +49,7 @@ func (p *controlPlane) takeover(t *testing.T, args ...string) clitest.Outcome {
 	flags := newPodFlags()
 	flags.self = p.located("ROOT/opt/sa-controller-manager")
 	flags.binary = flags.self
-	flags.versionOf = p.config.Version
+	flags.versionOf = p.config.Pod.versionOf
 	return clitest.Run(t, cli.Parent(&cobra.Command{Use: "kubeadm"}, newTakeoverCommand(flags)),
 		slices.Concat([]string{"takeover", "--step-timeout=10ms"}, p.nodeFlags(t), args)...)
 }

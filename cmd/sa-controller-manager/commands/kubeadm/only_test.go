@@ -11,6 +11,7 @@ import (
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
 )
 
@@ -68,6 +69,9 @@ func TestSignerAndEverything(t *testing.T) {
 			p.onlySigner()
 			p.writeSteps(t, takeover, all)
 			p.config.OnlySigner, p.config.ExternalSigner, p.config.KeepPlugin, p.config.Steps = false, false, false, nil
+			p.refuses(t, "it would sign with a key file", Takeover, "and the rewrite would drop it; to keep it add")
+			p.config.Pod.extraArgs = append(p.config.Pod.extraArgs, component.Assign(component.KeyFlag, ""),
+				component.Assign(component.KeyRingFlag, manifests.KeyRing))
 			p.writeSteps(t, takeover, all)
 			status, err := p.config.status()
 			testutil.Must(t, err)

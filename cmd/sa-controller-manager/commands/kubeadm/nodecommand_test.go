@@ -67,8 +67,9 @@ func (p *controlPlane) nodeFlags(t *testing.T) []string {
 func TestTakeoverCommand(t *testing.T) {
 	t.Parallel()
 	const (
-		extra   = "Error: our process would not start with --extra-arg and what is carried over from kube-controller-manager: "
-		carried = "Error: our process would not start with --extra-arg and what is carried over from kube-controller-manager: "
+		extra = "Error: our process would not start with --extra-arg, given or kept (--reset drops what is kept), and what is carried over " +
+			"from kube-controller-manager: "
+		carried = extra
 		magic   = "--service-account-magic=1"
 		inImage = "--root-ca-file=/in/the/image.crt"
 		binary  = "/opt/sa-controller-manager"

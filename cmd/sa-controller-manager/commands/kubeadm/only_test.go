@@ -87,3 +87,21 @@ func TestSignerAndEverything(t *testing.T) {
 		})
 	}
 }
+
+// TestSignerKeepsNoFlagOfTheManager: what an interrupted takeover of everything was given is named with its way out.
+func TestSignerKeepsNoFlagOfTheManager(t *testing.T) {
+	t.Parallel()
+	const ring = "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/ring"
+	p := newTakeoverNode(t)
+	writeRing(t, p.dir+"/pki/ring")
+	p.takenOver(t, "--extra-arg=--service-account-private-key-file=", ring)
+	got := p.takeover(t, "--only=signer", "--dry-run")
+	for _, want := range []string{"unknown flag: --service-account-private-key-file", "--reset drops what is kept"} {
+		if got.Code != 1 || !strings.Contains(got.Stderr, want) {
+			t.Errorf("%+v, want %q", got, want)
+		}
+	}
+	if got := p.takeover(t, "--only=signer", "--reset", ring, "--dry-run"); got.Code != 0 {
+		t.Errorf("with --reset: %+v", got)
+	}
+}

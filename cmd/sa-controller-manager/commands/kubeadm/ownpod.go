@@ -177,8 +177,8 @@ func (p *podFlags) checkArgs(args []string) error {
 		problems = o.Validate()
 	}
 	for i, problem := range problems {
-		problems[i] = fmt.Errorf("our process would not start with --extra-arg and what is carried over from %s: %w",
-			component.ControllerManager, problem)
+		problems[i] = fmt.Errorf("our process would not start with --extra-arg, given or kept (--reset drops what is kept), and "+
+			"what is carried over from %s: %w", component.ControllerManager, problem)
 	}
 	return cli.InvalidFlags(options.ProgramName+" kubeadm takeover", problems)
 }
@@ -206,7 +206,7 @@ func ownOptions(own staticpod.Command, names ...string) (*options.Options, error
 	}
 	o, _, err := secureport.Parse(args)
 	if err != nil {
-		return nil, fmt.Errorf("our manifest: %w", err)
+		return nil, fmt.Errorf("our manifest: %w; --reset drops what the last takeover was given", err)
 	}
 	return o, nil
 }

@@ -119,7 +119,6 @@ func TestEdits(t *testing.T) {
 			reason:    "the first mention counts, so a line at the end would not do",
 			component: kcm, command: []string{"--controllers=*,serviceaccount"}, refused: "names serviceaccount-controller",
 		},
-		"FilledIn": {component: kcm, command: []string{"--controllers=$(LIST)"}, refused: "the kubelet expands a variable"},
 
 		// An older kube-controller-manager would not start with the name of the fourth controller.
 		"v1.37": {

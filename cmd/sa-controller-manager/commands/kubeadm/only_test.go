@@ -70,8 +70,7 @@ func TestSignerAndEverything(t *testing.T) {
 			p.writeSteps(t, takeover, all)
 			p.config.OnlySigner, p.config.ExternalSigner, p.config.KeepPlugin, p.config.Steps = false, false, false, nil
 			p.refuses(t, "it would sign with a key file", Takeover, "and the rewrite would drop it; to keep it add")
-			p.config.Pod.extraArgs = append(p.config.Pod.extraArgs, component.Assign(component.KeyFlag, ""),
-				component.Assign(component.KeyRingFlag, manifests.KeyRing))
+			p.config.Pod.extraArgs = append(p.config.Pod.extraArgs, "--"+component.KeyFlag+"=", "--"+component.KeyRingFlag+"="+manifests.KeyRing)
 			p.writeSteps(t, takeover, all)
 			status, err := p.config.status()
 			testutil.Must(t, err)

@@ -59,9 +59,7 @@ func TestInspect(t *testing.T) {
 func TestInspectRefuses(t *testing.T) {
 	t.Parallel()
 	object := segment("{}")
-	for name, tc := range map[string]struct {
-		reason, token string
-	}{
+	for name, tc := range map[string]struct{ reason, token string }{
 		"empty":               {"a Secret with an empty token", ""},
 		"text":                {"a pre-filled Secret", "CANARY"},
 		"two segments":        {"no signature", object + "." + object},

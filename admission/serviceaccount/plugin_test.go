@@ -172,10 +172,7 @@ func checkForeseen(t *testing.T, plugin *Plugin, object, patched []byte) {
 	if _, err := plugin.complete(t.Context(), creation(object), newEdits(foreseen), &admission.Response{}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodePod(&admission.Request{Object: patched})
-	if err != nil {
-		t.Fatalf("the patched Pod cannot be decoded: %v", err)
-	}
+	got := testutil.Get(decodePod(&admission.Request{Object: patched}))(t)
 	// Nobody looks into the volume that was added.
 	unread := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Projected" }, cmp.Ignore())
 	if diff := cmp.Diff(got.Spec, foreseen.Spec, unread, cmpopts.EquateEmpty()); diff != "" {

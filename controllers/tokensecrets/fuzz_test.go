@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 )
 
 // mostKept bounds what is kept of a Secret's texts, by any writer: a name, a UID, a key ID and
@@ -100,29 +101,6 @@ func stringsIn(observed *TokenSecret) []string {
 	return texts
 }
 
-// FuzzManagedFields reads any fieldsV1. Only what kube-apiserver would write for a reference counts
-// as one, and trimming an account neither loses such a proof nor makes one.
-func FuzzManagedFields(f *testing.F) {
-	for _, fields := range []string{oneReference, applied, pullSecret, labelFields, `{"f:secrets":null}`,
-		`{"f:secrets":{"k:{\"name\":\"a\"}":1}}`, "{", ""} {
-		f.Add(meta.FieldManager, fields)
-		f.Add("kubectl", fields)
-	}
-	f.Fuzz(func(t *testing.T, manager, fields string) {
-		given := wrote(manager, fields)
-		before := WrittenReferences([]metav1.ManagedFieldsEntry{given})
-		if len(before) > 0 && (!slices.Contains(tokenControllers, manager) || !strings.Contains(fields, "secrets")) {
-			t.Errorf("%q by %q proves a reference", fields, manager)
-		}
-		if after := WrittenReferences(KeepWrittenReferences([]metav1.ManagedFieldsEntry{given})); !after.Equal(before) {
-			t.Errorf("%q by %q proves %v, and once trimmed %v", fields, manager, before, after)
-		}
-		if shared := WrittenReferences([]metav1.ManagedFieldsEntry{given, wrote("kubectl", fields)}); len(shared) > 0 {
-			t.Errorf("%q proves %v, although a user has written the same", fields, shared)
-		}
-	})
-}
-
 // window is how many bytes of a token in a row count as a leak. Base64 of this length cannot be in
 // a sentence by chance.
 const window = 12
@@ -187,10 +165,7 @@ func common(text, segment string) string {
 // or byte slice that is reachable from it, exported or not.
 func renderings(t *testing.T, observed *TokenSecret) []string {
 	t.Helper()
-	encoded, err := json.Marshal(observed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := testutil.Get(json.Marshal(observed))(t)
 	texts := []string{fmt.Sprintf("%+v", observed), fmt.Sprintf("%#v", observed), fmt.Sprintf("%+v", observed.Token), string(encoded)}
 	walk(reflect.ValueOf(observed), func(text string) { texts = append(texts, text) })
 	return texts

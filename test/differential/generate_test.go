@@ -4,16 +4,21 @@
 package differential
 
 import (
+	"context"
 	"math/rand"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corefuzzer "k8s.io/kubernetes/pkg/apis/core/fuzzer"
-
+	upstream "k8s.io/kubernetes/plugin/pkg/admission/serviceaccount"
 	"sa-controller-manager/admission/serviceaccount"
 )
 
@@ -24,9 +29,7 @@ const (
 
 // choices turns the fuzzer's bytes into decisions, so that it can change one of them at
 // a time. When they are used up, every choice is the first.
-type choices struct {
-	data []byte
-}
+type choices struct{ data []byte }
 
 func (c *choices) below(n int) int {
 	if len(c.data) == 0 {
@@ -211,4 +214,68 @@ func randomPod(seed int64) *corev1.Pod {
 		panic(err) // every internal Pod has a v1 form
 	}
 	return pod
+}
+
+const suffix = "fffff"
+
+// world is what both plugins see. Accounts are in the cache, or only in the apiserver.
+type world struct {
+	config          serviceaccount.Config
+	cached, serving []*corev1.ServiceAccount
+}
+
+// plugins builds both plugins on the world.
+func (w *world) plugins() (*upstream.Plugin, *serviceaccount.Plugin) {
+	factory := informers.NewSharedInformerFactory(apiserver{world: w}, 0)
+	accounts := factory.Core().V1().ServiceAccounts()
+	for _, account := range w.cached {
+		_ = accounts.Informer().GetIndexer().Add(account) // fails only without metadata
+	}
+	theirs := upstream.NewServiceAccount()
+	theirs.LimitSecretReferences = w.config.LimitSecretReferences
+	theirs.MountServiceAccountToken = w.config.MountServiceAccountToken
+	theirs.SetExternalKubeClientSet(apiserver{world: w})
+	theirs.SetExternalKubeInformerFactory(factory)
+	ours := serviceaccount.New(w.config, serviceaccount.Dependencies{
+		Accounts: accounts.Lister(),
+		Client:   coreV1{world: w},
+		Waiters:  serviceaccount.NewWaiters(1, nil),
+		Suffix:   func() string { return suffix },
+	})
+	return theirs, ours
+}
+
+// apiserver, coreV1 and serviceAccounts are a clientset that can get accounts.
+type apiserver struct {
+	kubernetes.Interface
+
+	world *world
+}
+
+type coreV1 struct {
+	corev1client.CoreV1Interface
+
+	world *world
+}
+
+type serviceAccounts struct {
+	corev1client.ServiceAccountInterface
+
+	world     *world
+	namespace string
+}
+
+func (a apiserver) CoreV1() corev1client.CoreV1Interface { return coreV1{world: a.world} }
+
+func (c coreV1) ServiceAccounts(namespace string) corev1client.ServiceAccountInterface {
+	return serviceAccounts{world: c.world, namespace: namespace}
+}
+
+func (s serviceAccounts) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.ServiceAccount, error) {
+	for _, account := range s.world.serving {
+		if account.Namespace == s.namespace && account.Name == name {
+			return account, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("serviceaccounts"), name)
 }

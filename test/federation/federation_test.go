@@ -7,11 +7,16 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"sa-controller-manager/internal/testutil"
+
+	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/federation"
 	"sa-controller-manager/test/integration/testcluster"
+	"sa-controller-manager/test/tokenload"
 )
 
 const (
@@ -84,4 +89,101 @@ func TestGate(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestChangeIssuer does what docs/federation.md says: from an issuer that nobody can read to a public one, on which a second
+// kube-apiserver relies, with a rotation on the way. No token is refused while its issuer is one of kube-apiserver's.
+func TestChangeIssuer(t *testing.T) {
+	binary, dir := testcluster.Binary(t), t.TempDir()
+	const before = "https://kubernetes.default.svc.cluster.local"
+	served := filepath.Join(dir, "served")
+	testutil.Must(t, os.Mkdir(served, 0o700))
+	edge, err := federation.NewEdge(served, 40*time.Second, filepath.Join(dir, "edge.crt"))
+	testutil.Must(t, err)
+	t.Cleanup(edge.Stop)
+	issuers := func(urls ...string) (flags []string) {
+		for _, url := range urls {
+			flags = append(flags, "--service-account-issuer="+url)
+		}
+		return flags
+	}
+	var signer *devcluster.Manager
+	ring, flags := "", map[string][]string{}
+	begin := func(c *devcluster.Cluster) (err error) {
+		ring = "--service-account-key-ring=" + filepath.Join(c.Dir(), "keys", "ring.json")
+		if _, err = binary.Run(t.Context(), "keys", "init", ring, "--from-private-key-file="+c.SigningKeyFile()); err == nil {
+			signer, err = binary.StartSigner(c, append(issuers(before), ring, "--external-signer-refresh-hint=1s")...)
+		}
+		return err
+	}
+	c := testcluster.New(t, devcluster.Options{ExternalSigner: true, APIServerFlags: flags, BeforeAPIServer: begin})
+	c.StartKCM(t)
+	c.AwaitAccounts(t, "default", "default")
+	c.AwaitAccounts(t, "kube-system", "default")
+	party, err := tokenload.NewParty("first cluster", c.Cluster)
+	testutil.Must(t, err)
+	var tokens []tokenload.Token
+	accepts := func(token tokenload.Token) bool {
+		t.Helper()
+		status, err := c.Review(t.Context(), token.Text)
+		testutil.Must(t, err)
+		return status.Authenticated
+	}
+	request := func() {
+		t.Helper()
+		token, err := party.Request(t.Context())
+		testutil.Must(t, err)
+		tokens = append(tokens, token)
+		for _, token := range tokens {
+			if !accepts(token) {
+				t.Error("a token is refused")
+			}
+		}
+	}
+	apiServer := func(urls ...string) {
+		t.Helper()
+		flags["service-account-issuer"] = urls
+		testutil.Must(t, c.KillAPIServer())
+		testutil.Must(t, c.StartAPIServer(t.Context()))
+		request()
+	}
+	request()
+
+	apiServer(before, edge.URL)
+	_, err = signer.Stop()
+	testutil.Must(t, err)
+	signer, err = binary.StartSigner(c.Cluster, append(issuers(edge.URL, before), ring, "--external-signer-refresh-hint=1s",
+		"--publish-keys=file://"+served)...)
+	testutil.Must(t, err)
+	testutil.Must(t, signer.Ready(testcluster.Context(t)))
+	testcluster.Poll(t, "the check of what is published", func() error {
+		_, err := binary.Run(t.Context(), "keys", "jwks", ring, "--check="+edge.URL+"/openid/v1/jwks", "--published-ca-file="+edge.CAFile)
+		return err
+	})
+	request()
+
+	apiServer(edge.URL, before)
+	second, err := federation.Trusting(t.Context(), edge, dir)
+	testutil.Must(t, err)
+	t.Cleanup(func() { testutil.Must(t, second.Stop()) })
+	relying, err := tokenload.NewParty("second cluster", second)
+	testutil.Must(t, err)
+	relies := func() {
+		t.Helper()
+		request()
+		testcluster.Poll(t, "the second cluster", func() error { return relying.Review(t.Context(), tokens[len(tokens)-1]) })
+	}
+	relies()
+	_, err = binary.Run(t.Context(), "keys", "rotate", "--wait", "--cache-age=10s", ring, "--kubeconfig="+c.Kubeconfig(),
+		"--published-issuer="+edge.URL, "--published-ca-file="+edge.CAFile)
+	testutil.Must(t, err)
+	relies()
+
+	old, present := tokens[0], tokens[len(tokens)-1]
+	tokens = nil
+	apiServer(edge.URL)
+	if !accepts(present) || accepts(old) {
+		t.Errorf("present issuer %t, previous one %t, which kube-apiserver does not have any more", accepts(present), accepts(old))
+	}
+	relies()
 }

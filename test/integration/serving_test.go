@@ -116,11 +116,7 @@ type answer struct {
 // ask gets a path with credentials.
 func ask(t *testing.T, url, path string, as *rest.Config) answer {
 	t.Helper()
-	got, err := request(t.Context(), url, path, as)
-	if err != nil {
-		t.Fatalf("GET %s: %v", path, err)
-	}
-	return got
+	return testutil.Get(request(t.Context(), url, path, as))(t)
 }
 
 func request(ctx context.Context, url, path string, as *rest.Config) (answer, error) {

@@ -1,6 +1,15 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package simulation has the product's parts, in two or three replicas, work in a world of some virtual minutes: a model
+// of the API server (package model), users, other clients and faults, all in one process and in a testing/synctest
+// bubble. A seed decides what users do, when each request is answered and what becomes of it. Operations and checks are
+// those of the fault suite (packages workload and checker); besides, each write of a replica is judged when it happens
+// (writes.go), and what its requests cost (price.go). The key ring is one object in memory, which each replica takes in
+// its own time: files, sockets and several kube-apiservers are for TestRotateOnTwoNodes.
+//
+// It is a module of its own, because k8s.io/kubernetes, whose controllers it can run in place of the product's, pins
+// the versions of all other modules of Kubernetes.
 package simulation
 
 import (
@@ -8,11 +17,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	mathrand "math/rand" //nolint:depguard // apimachinery has it
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+	_ "unsafe" // for go:linkname
 
 	corev1 "k8s.io/api/core/v1"
+	_ "k8s.io/apimachinery/pkg/util/rand" // likewise
+	_ "k8s.io/apimachinery/pkg/util/wait" // likewise
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/faults/workload"
 )
@@ -235,3 +250,42 @@ func (n *network) now(do func()) {
 
 // leader is the replica that has written the Lease last.
 func (w *world) leader() int { return max(0, w.network.holder) }
+
+// draw returns random numbers of a name.
+func draw(seed uint64, name string) *rand.Rand {
+	hash := fnv.New64a()
+	hash.Write([]byte(name))
+	return rand.New(rand.NewPCG(seed, hash.Sum64()))
+}
+
+// jitterRand is what apimachinery spreads waits by: of leader election, and of informers after a failure.
+//
+//go:linkname jitterRand k8s.io/apimachinery/pkg/util/wait.jitterRand
+var jitterRand func() float64
+
+// nameRand is what it makes names of: of token Secrets.
+//
+//go:linkname nameRand k8s.io/apimachinery/pkg/util/rand.rng
+var nameRand struct {
+	sync.Mutex
+	rand *mathrand.Rand
+}
+
+// moment has one random number at each moment of a run: whichever goroutine asks first, all get the same.
+type moment struct {
+	seed  uint64
+	began time.Time
+}
+
+func (m moment) Int63() int64 { return draw(m.seed, time.Since(m.began).String()).Int64() }
+
+func (moment) Seed(int64) {}
+
+// seedRandom has waits and names be the same in each run of a seed.
+func seedRandom(seed uint64, began time.Time) {
+	numbers := mathrand.New(moment{seed, began})
+	jitterRand = numbers.Float64
+	nameRand.Lock()
+	defer nameRand.Unlock()
+	nameRand.rand = numbers
+}

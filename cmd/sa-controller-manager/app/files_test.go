@@ -209,9 +209,7 @@ func TestWarnLooseKeys(t *testing.T) {
 	loose, tight := testutil.WriteFile(t, "loose.key", testkeys.P256()), testutil.WriteFile(t, "tight.key", testkeys.P256())
 	testutil.Must(t, os.Chmod(loose, 0o644))
 	testutil.Must(t, os.Chmod(tight, 0o640))
-	for name, tc := range map[string]struct {
-		args, want []string
-	}{
+	for name, tc := range map[string]struct{ args, want []string }{
 		"Key": {
 			[]string{"--service-account-private-key-file=" + loose},
 			[]string{`"flag"="--service-account-private-key-file" "file"="` + loose + `" "mode"="-rw-r--r--"`},

@@ -37,9 +37,7 @@ import (
 
 func TestWebhookCallersHosts(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		args, want []string
-	}{
+	for name, tc := range map[string]struct{ args, want []string }{
 		"None":    {},
 		"URL":     {args: []string{"--webhook-registration=url", "--webhook-url-host=10.0.0.1"}, want: []string{"10.0.0.1"}},
 		"Service": {args: []string{"--webhook-registration=service"}, want: certs.ServiceHosts("kube-system", "sa-controller-manager")},

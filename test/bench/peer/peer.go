@@ -8,6 +8,7 @@
 package peer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,11 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/measure"
 )
 
 const (
@@ -134,4 +139,174 @@ func (o *Options) statusf(format string, args ...any) {
 func (o *Options) add(scenario, metric, program string, value float64) {
 	o.Report.add(scenario, metric, program == ours, value)
 	fmt.Fprintf(o.Out, "%-36s %-48s %-24s %8.4g\n", scenario, metric, program, value)
+}
+
+// Names of the programs that take turns.
+const (
+	kcm  = "kube-controller-manager"
+	ours = "sa-controller-manager"
+)
+
+// running is a program that was started.
+type running struct {
+	*devcluster.Manager
+
+	name  string
+	ready time.Duration // since its start
+	world *world
+}
+
+// start returns once the program is ready: kube-controller-manager with the four controllers that sa-controller-manager
+// replaces and no other, or sa-controller-manager, in mode manual unless the flags say otherwise. It is asked
+// every few milliseconds, because times of some hundred are measured.
+func (o *Options) start(ctx context.Context, w *world, name string, flags ...string) (*running, error) {
+	flags = append([]string{"--kubeconfig=" + w.kubeconfig, "-v=0"}, flags...)
+	r, begun, path := &running{name: name, world: w}, time.Now(), "/readyz"
+	var err error
+	if name == kcm {
+		path = "/healthz" // it has no other
+		r.Manager, err = w.StartKubeControllerManager(append(flags,
+			"--authentication-kubeconfig="+w.Kubeconfig(), "--authorization-kubeconfig="+w.Kubeconfig(), "--client-ca-file="+w.ClientCAFile(),
+			"--controllers=serviceaccount-controller,serviceaccount-token-controller,"+
+				"root-ca-certificate-publisher-controller,legacy-serviceaccount-token-cleaner-controller")...)
+	} else {
+		r.Manager, err = o.Binary.StartManager(w.Cluster, append([]string{"--token-secrets=manual"}, flags...)...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, errors.New("it is not ready"))
+	defer cancel()
+	for {
+		if _, err = r.Get(ctx, path); err == nil {
+			r.ready = time.Since(begun)
+			return r, nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-r.Done():
+			return nil, fmt.Errorf("%s has ended by itself:\n%s", name, r.LogTail(20))
+		case <-ctx.Done():
+			return nil, fmt.Errorf("await that %s is ready: %w: %w", name, context.Cause(ctx), err)
+		}
+	}
+}
+
+// methods are how many requests a program has sent, by HTTP method: lists and watches are GETs, too.
+type methods map[string]float64
+
+func (m methods) sum() (sum float64) {
+	for _, n := range m {
+		sum += n
+	}
+	return sum
+}
+
+// cost is what a program has cost by a moment.
+type cost struct {
+	at             time.Time
+	cpu, apiServer float64 // of the program and of kube-apiserver, seconds
+	methods        methods
+	anon, max      float64 // memory, MiB
+}
+
+// since is what was spent since an earlier moment.
+func (c cost) since(before cost) cost {
+	spent := methods{}
+	for method, n := range c.methods {
+		spent[method] = n - before.methods[method]
+	}
+	return cost{at: before.at, cpu: c.cpu - before.cpu, apiServer: c.apiServer - before.apiServer, methods: spent}
+}
+
+// cost reads /proc after the metrics, the first time, and so counts one scrape in each window.
+func (r *running) cost(ctx context.Context) (cost, error) {
+	metrics, err1 := r.Metrics(ctx)
+	used, err2 := measure.CPU(r.PID())
+	memory, err3 := measure.MemoryOf(r.PID())
+	served, err4 := measure.CPU(r.world.APIServerPID())
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return cost{}, fmt.Errorf("read what %s costs: %w", r.name, err)
+	}
+	sent := methods{}
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		sent[method] = metrics.Sum("rest_client_requests_total", devcluster.Labels{"method": method})
+	}
+	return cost{time.Now(), used.Seconds(), served.Seconds(), sent, float64(memory.Anon) / 1024, float64(memory.Peak) / 1024}, nil
+}
+
+// foreignSize is that of each foreign Secret, in bytes.
+const foreignSize = 10 << 10
+
+// rest starts both programs in a cluster that has been in use, beside Secrets of others, with leader election, and ours
+// with its webhook. Then nothing happens: once they have come to rest, it measures what they cost.
+func (o *Options) rest(ctx context.Context) error {
+	return onFresh(ctx, devcluster.Options{}, func(ctx context.Context, w *world) error {
+		o.statusf("at rest, making the objects")
+		r, err := o.start(ctx, w, ours)
+		if err != nil {
+			return err
+		}
+		if err := o.fill(ctx, w, r, ""); err != nil {
+			return err
+		}
+		if _, err := r.Stop(); err != nil {
+			return err
+		}
+		content := bytes.Repeat([]byte("0123456789abcdef"), foreignSize/16)
+		if err := each(ctx, writers, o.Sizes.Foreign, func(ctx context.Context, i int) error {
+			return w.makeSecret(ctx, bench(i%o.Sizes.Namespaces), &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("foreign-%05d", i)}, Data: map[string][]byte{"content": content},
+			})
+		}); err != nil {
+			return err
+		}
+		for repetition := range o.Sizes.Repetitions {
+			o.statusf("at rest, %d of %d, settling for %v", repetition+1, o.Sizes.Repetitions, o.Settling)
+			if err := o.settled(ctx, w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (o *Options) settled(ctx context.Context, w *world) error {
+	port, err := devcluster.FreePort()
+	if err != nil {
+		return err
+	}
+	var all []*running
+	for program, flags := range map[string][]string{kcm: nil, ours: {fmt.Sprintf("--webhook-port=%d", port), "--webhook-registration=url"}} {
+		r, err := o.replica(ctx, w, program, flags...)
+		if err != nil {
+			return err
+		}
+		all = append(all, r)
+		o.add("start", "time until ready, s", program, r.ready.Seconds())
+	}
+	if err := sleep(ctx, o.Settling); err != nil {
+		return err
+	}
+	before := map[*running]cost{}
+	for _, r := range all {
+		if before[r], err = r.cost(ctx); err != nil {
+			return err
+		}
+		o.add("at rest", "memory, RssAnon, MiB", r.name, before[r].anon)
+		o.add("at rest", "peak memory since the start, RSS, MiB", r.name, before[r].max)
+	}
+	if err := sleep(ctx, o.Window); err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range all {
+		after, err := r.cost(ctx)
+		spent, minutes := after.since(before[r]), after.at.Sub(before[r].at).Minutes()
+		o.add("at rest", "CPU a minute, s", r.name, spent.cpu/minutes)
+		o.add("at rest", "requests a minute", r.name, spent.methods.sum()/minutes)
+		_, stopped := r.Stop()
+		errs = append(errs, err, stopped)
+	}
+	return errors.Join(errs...)
 }

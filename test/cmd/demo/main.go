@@ -21,11 +21,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/test/devcluster"
 )
 
 func main() { os.Exit(run(strings.Join(os.Args[1:], " "))) }
@@ -58,4 +63,119 @@ func run(name string) int {
 	}
 	s.linef("\nAll %d steps verified in %s.", s.steps, rounded(time.Since(s.begun)))
 	return 0
+}
+
+const (
+	// stepTimeout is at least ten times what a step takes, to allow for a loaded machine.
+	stepTimeout = 120 * time.Second
+	// logTail is how many lines of the manager's log a failure shows.
+	logTail = 30
+	// indent precedes every line below the title of a step.
+	indent = "     "
+)
+
+// step is one verified part of a demonstration.
+type step struct {
+	title string // what it verifies
+	run   func(ctx context.Context) error
+}
+
+// story narrates a demonstration as plain text: numbered steps, and what was observed.
+type story struct {
+	out   io.Writer
+	begun time.Time
+	steps int // verified so far
+
+	binary  devcluster.Binary
+	cluster *devcluster.Cluster // the first; main stops it
+	manager *devcluster.Manager
+	client  kubernetes.Interface
+	clients *clients // from the moment at which tokens are requested and presented all the time
+}
+
+// linef prints a line as it is.
+func (s *story) linef(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+
+// ready prints that a component is ready.
+func (s *story) ready(format string, args ...any) {
+	s.linef("  + %s: ready after %s", fmt.Sprintf(format, args...), rounded(time.Since(s.begun)))
+}
+
+// notef prints one observation: its first line after the label, further lines below it.
+func (s *story) notef(label, format string, args ...any) {
+	for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
+		s.linef("%s", strings.TrimRight(fmt.Sprintf("%s%-10s %s", indent, label, line), " "))
+		label = ""
+	}
+}
+
+// rounded keeps a duration to about three digits.
+func rounded(d time.Duration) time.Duration {
+	if d >= time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Millisecond)
+}
+
+// show runs the steps in order and stops at the first one that does not hold. The clients, if there are any, must make
+// progress in each.
+func (s *story) show(ctx context.Context, steps []step) error {
+	for _, step := range steps {
+		s.linef("\n%2d.  %s", s.steps+1, step.title)
+		begun := time.Now()
+		if err := s.do(ctx, step); err != nil {
+			return fmt.Errorf("step %d, %s: %w\n\nThe last lines of the manager's log:\n%s", s.steps+1, step.title, err, s.manager.LogTail(logTail))
+		}
+		s.steps++
+		s.linef("%sverified in %s", indent, rounded(time.Since(begun)))
+	}
+	return nil
+}
+
+func (s *story) do(ctx context.Context, step step) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("not within %s", stepTimeout))
+	defer cancel()
+	if err := step.run(ctx); err != nil || s.clients == nil {
+		return err
+	}
+	return s.clients.goOn(ctx)
+}
+
+// startCluster starts etcd and kube-apiserver.
+func (s *story) startCluster(ctx context.Context, options devcluster.Options) (err error) {
+	if s.cluster, err = devcluster.Start(ctx, options); err != nil {
+		return err
+	}
+	if s.client, err = s.cluster.Client(); err != nil {
+		return err
+	}
+	version, err := s.client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("get the version of kube-apiserver: %w", err)
+	}
+	s.ready("etcd and kube-apiserver %s", version.GitVersion)
+	return nil
+}
+
+// managerReady waits for it.
+func (s *story) managerReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	if err := s.manager.Ready(ctx); err != nil {
+		return fmt.Errorf("the manager does not become ready: %w\n%s", err, s.manager.LogTail(logTail))
+	}
+	return nil
+}
+
+// refused is an error unless err has the reason. It prints the refusal.
+func (s *story) refused(err error, reason string) error {
+	if err == nil {
+		return errors.New("not refused")
+	}
+	if !strings.Contains(err.Error(), reason) {
+		return fmt.Errorf("no refusal because %q, but: %w", reason, err)
+	}
+	_, message, _ := strings.Cut(err.Error(), "Error: ")
+	s.notef("refused", "%s", strings.ReplaceAll(message, ": ", ":\n"))
+	return nil
 }

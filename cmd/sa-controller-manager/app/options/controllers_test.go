@@ -52,10 +52,7 @@ func TestParseControllers(t *testing.T) {
 			if tc.selectors != "" {
 				selectors = strings.Split(tc.selectors, ",")
 			}
-			set, err := ParseControllers(selectors)
-			if err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
+			set := testutil.Get(ParseControllers(selectors))(t)
 			testutil.Check(t, tc.reason+"\nto run", tc.want, set.enabled)
 			testutil.Check(t, tc.reason+"\nnamed and not run", tc.notRun, set.NotRun)
 			for _, name := range []string{accounts, secrets, rootCAs, cleaner, bundles} {

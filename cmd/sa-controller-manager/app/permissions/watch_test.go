@@ -146,9 +146,7 @@ func TestWatcherPassesWhatItCannotKnow(t *testing.T) {
 func TestGrantIsForTheRightUser(t *testing.T) {
 	t.Parallel()
 	const ours = "kind: User\n  name: system:sa-controller-manager\n"
-	for name, tc := range map[string]struct {
-		reason, user, want, remedy string
-	}{
+	for name, tc := range map[string]struct{ reason, user, want, remedy string }{
 		"Ours":   {"", "system:sa-controller-manager", ours, "preflight -o grant"},
 		"Nobody": {"the API server did not say", "", ours, "preflight -o grant"},
 		"Other":  {"our roles are not bound to it in passing", "system:serviceaccount:ns:sa", "", "with this user as the subject"},

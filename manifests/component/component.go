@@ -86,8 +86,9 @@ func (f Files) Takeover(changes Changes) (Files, error) {
 	if err != nil {
 		return f, err
 	}
-	if f.Taken == nil && keyIsTaken(first.Command()) {
-		return f, f.unrecorded("a last " + Assign(KeyFlag, ""))
+	// Or the backup would have it. A cluster that was created with our process has our file from the start, and loses no flag.
+	if left := f.left(first.Command()); f.Taken == nil && left != "" && left != Assign(AdmissionConfigFlag, AdmissionConfigFile) {
+		return f, f.unrecorded(left)
 	}
 	of := changes.of
 	if f.Name == ControllerManager {

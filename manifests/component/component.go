@@ -86,9 +86,8 @@ func (f Files) Takeover(changes Changes) (Files, error) {
 	if err != nil {
 		return f, err
 	}
-	// Or the backup would have it. A cluster that was created with our process has our file from the start, and loses no flag.
-	if left := f.left(first.Command()); f.Taken == nil && left != "" && left != Assign(AdmissionConfigFlag, AdmissionConfigFile) {
-		return f, f.unrecorded(left)
+	if line := f.left(first.Command()); f.Taken == nil && line != "" && (keyIsTaken(first.Command()) || f.backupLacks(line)) {
+		return f, f.unrecorded(line)
 	}
 	of := changes.of
 	if f.Name == ControllerManager {
@@ -143,6 +142,12 @@ func (f Files) left(command staticpod.Command) string {
 		return "a last " + Assign(KeyFlag, "")
 	}
 	return ""
+}
+
+// backupLacks reports whether a takeover has written a line: a cluster that was created with it has it in the backup, too.
+func (f Files) backupLacks(line string) bool {
+	backup, err := staticpod.Parse(f.Backup, f.Name)
+	return err == nil && !slices.Contains(backup.Command(), line)
 }
 
 // keyIsTaken reports whether a takeover has taken the key of kube-controller-manager: kubeadm gives no flag twice.

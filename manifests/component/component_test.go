@@ -258,6 +258,16 @@ func TestUnrecorded(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", name, err, tc.want)
 		}
 	}
+	created := Files{Name: APIServer, Manifest: staticpodtest.Read(t, "testdata/manifests/v1.37/kube-apiserver.yaml")}
+	lost := testutil.Get(created.Takeover(Changes{Signer: true}))(t)
+	lost.Taken, lost.Patch = nil, nil
+	if _, err := lost.Takeover(Changes{Signer: true}); err == nil || !strings.Contains(err.Error(), "by hand, from its backup") {
+		t.Errorf("the backup would be lost, too: %v", err)
+	}
+	created.Manifest, created.Backup = lost.Manifest, lost.Manifest
+	if _, err := created.Takeover(Changes{Signer: true}); err != nil {
+		t.Errorf("of a cluster that was created with our signer: %v", err)
+	}
 	former := Files{Name: APIServer, Manifest: staticpodtest.Manifest([]string{APIServer}), Patch: []byte("[]")}
 	if _, err := former.Takeover(Changes{}); err == nil || !strings.Contains(err.Error(), "there is the patch for kubeadm, but no record") {
 		t.Errorf("of a former version: %v", err)

@@ -46,7 +46,7 @@ func Takeover(ctx context.Context, c Config) error {
 		return err
 	}
 	if d.written && c.includes(StepManager) {
-		if err := cmp.Or(c.checkBinary(ctx), c.readNamed(d)); err != nil {
+		if err := cmp.Or(c.checkBinary(ctx), c.readNamed(d), c.checkDroppedRing(o, d)); err != nil {
 			return err
 		}
 	}

@@ -123,7 +123,7 @@ func TestTakeoverCommand(t *testing.T) {
 			args: []string{"--only=signer"}, want: "Error: our --service-account-key-ring: there is no key ring: read ROOT" + manifests.KeyRing,
 		},
 		"OnlyWithFlagOfTheManager": {
-			args: []string{"--only=signer", ring, "--extra-arg=--webhook-port=0"}, want: extra + "unknown flag: --webhook-port\n",
+			args: []string{"--only=signer", ring, "--extra-arg=--webhook-port=0"}, want: "Error: --extra-arg \"--webhook-port=0\" is not for signer",
 		},
 		"OnlyWithTokenSecrets": {
 			args: []string{"--only=signer", ring, "--token-secrets=auto"}, want: "Error: --token-secrets \"auto\" must be left out with --only: ",

@@ -96,7 +96,7 @@ func TestSignerKeepsNoFlagOfTheManager(t *testing.T) {
 	writeRing(t, p.dir+"/pki/ring")
 	p.takenOver(t, "--extra-arg=--service-account-private-key-file=", ring)
 	got := p.takeover(t, "--only=signer", "--dry-run")
-	for _, want := range []string{"unknown flag: --service-account-private-key-file", "--reset drops what is kept"} {
+	for _, want := range []string{`"--service-account-private-key-file=" is not for signer`, "--reset drops what is kept"} {
 		if got.Code != 1 || !strings.Contains(got.Stderr, want) {
 			t.Errorf("%+v, want %q", got, want)
 		}
@@ -104,4 +104,14 @@ func TestSignerKeepsNoFlagOfTheManager(t *testing.T) {
 	if got := p.takeover(t, "--only=signer", "--reset", ring, "--dry-run"); got.Code != 0 {
 		t.Errorf("with --reset: %+v", got)
 	}
+}
+
+// TestTakeoverWithoutItsRecord: the backup, which is the only copy of the key flags then, is not written over.
+func TestTakeoverWithoutItsRecord(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	p.onlySigner()
+	p.writeSteps(t, takeover, all)
+	p.remove(t, "sa-controller-manager-backup/record.json", apiServerPatch)
+	p.refuses(t, "again", Takeover, "there is --"+endpointFlag+"="+manifests.SignerSocket+", but no record of what a takeover has changed")
 }

@@ -49,7 +49,7 @@ func Document(w io.Writer, output string, document headed, text func() string) e
 		encoded, err = encodeJSON(document)
 		encoded = append(encoded, '\n')
 	case "yaml":
-		encoded, err = encodeYAML(document)
+		encoded, err = YAML(document)
 	default:
 		encoded = []byte(text())
 	}
@@ -69,9 +69,9 @@ func encodeJSON(document any) ([]byte, error) {
 	return escaped(text), err
 }
 
-// encodeYAML encodes the same as YAML. It converts JSON, which names the fields, and the YAML
+// YAML encodes untrusted text as YAML, with some 25 KiB of memory for each object of a dozen fields. It converts JSON, which names the fields, and the YAML
 // parser refuses some characters that JSON allows, so they must be escaped first.
-func encodeYAML(document any) ([]byte, error) {
+func YAML(document any) ([]byte, error) {
 	text, err := json.Marshal(document)
 	if err != nil {
 		return nil, err

@@ -82,14 +82,12 @@ func isEnabled(command staticpod.Command, name string) (on, named bool) {
 			return false, true
 		}
 	}
-	return len(command.All(ControllersFlag)) == 0 || slices.Contains(list, allControllers) && !slices.Contains(list, "-"+allControllers), false
+	all := slices.Contains(list, allControllers) && !slices.Contains(list, "-"+allControllers)
+	return all || len(command.All(ControllersFlag)) == 0, false
 }
 
 // controllersOff turns off the controllers that we replace.
 func controllersOff(m *staticpod.Manifest) (t Taken, err error) {
-	if err := supported(m.Image()); err != nil {
-		return t, err
-	}
 	if err := m.Understands(ControllersFlag, KeyFlag); err != nil {
 		return t, err
 	}
@@ -118,17 +116,13 @@ func controllersOff(m *staticpod.Manifest) (t Taken, err error) {
 // oldestMinor is the minor version of the oldest Kubernetes 1.x that a takeover supports.
 const oldestMinor = 30
 
-// supported refuses older versions, and an image that names none: what a takeover does depends on it.
-func supported(image string) error {
-	if version(image) == 0 {
+// notOlder refuses versions before an oldest one, and an image that names none: what a takeover does depends on it.
+func notOlder(image string, oldest int, what string) error {
+	switch minor := version(image); {
+	case minor == 0:
 		return fmt.Errorf("its image %s names no version, which decides what is changed; write it before the digest, "+
 			"as in NAME:v1.37.2@sha256:DIGEST", image)
-	}
-	return notOlder(image, oldestMinor, "that is supported")
-}
-
-func notOlder(image string, oldest int, what string) error {
-	if version(image) < oldest {
+	case minor < oldest:
 		return fmt.Errorf("%s is too old: v1.%d is the oldest %s", image, oldest, what)
 	}
 	return nil
@@ -170,7 +164,10 @@ func Carry(m *staticpod.Manifest, same func(flag string) bool, own staticpod.Com
 	k := &Carried{Manifest: m, own: own}
 	var all []error
 	// Without the first two flags kube-controller-manager differs from our manifest.
-	names := append([]string{KeyFlag, RootCAFlag}, m.Command().Given()...)
+	names := []string{KeyFlag, RootCAFlag}
+	for _, one := range m.Command()[1:] {
+		names = append(names, staticpod.FlagName(one))
+	}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
 			continue
@@ -265,8 +262,8 @@ func CheckControllers(kcm *staticpod.Manifest, own staticpod.Command) error {
 	return nil
 }
 
-// RunsHereAlone returns the controllers that our process runs with its command and kube-controller-manager, as its manifest is,
-// does not.
+// RunsHereAlone returns the controllers that our process runs with its command and kube-controller-manager, as its manifest
+// is, does not.
 func RunsHereAlone(kcm *staticpod.Manifest, own staticpod.Command) []string {
 	there, here := running(kcm, own)
 	return slices.DeleteFunc(here, func(name string) bool { return slices.Contains(there, name) })

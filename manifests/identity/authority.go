@@ -47,9 +47,7 @@ func openAuthority(dir string, now time.Time) (*authority, error) {
 	if a.certificates, err = cert.ParseCertsPEM(a.pem); err != nil {
 		return nil, fmt.Errorf("%s: want PEM of a certificate", a.certFile)
 	}
-	for _, certificate := range a.certificates {
-		a.roots.AddCert(certificate)
-	}
+	a.roots.AppendCertsFromPEM(a.pem)
 	return a, nil
 }
 
@@ -71,8 +69,8 @@ func (a *authority) key() (*x509.Certificate, crypto.Signer, error) {
 		return ca.IsCA && public != nil && public.Equal(ca.PublicKey) && !a.now.Before(ca.NotBefore) && a.now.Before(ca.NotAfter)
 	})
 	if i < 0 {
-		return nil, nil, fmt.Errorf("%s belongs to none of the %d certificates in %s that is a CA and valid at %s, by the clock of this machine",
-			a.keyFile, len(a.certificates), a.certFile, a.now.UTC().Format(time.RFC3339))
+		return nil, nil, fmt.Errorf("%s belongs to none of the %d certificates in %s that is a CA and valid at %s, by the clock of this "+
+			"machine", a.keyFile, len(a.certificates), a.certFile, a.now.UTC().Format(time.RFC3339))
 	}
 	return a.certificates[i], signer, nil
 }

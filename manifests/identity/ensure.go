@@ -179,7 +179,8 @@ func (c Config) ensureFiles(ca *authority, to *clientcmdapi.Cluster) error {
 		bytes.Equal(bytes.TrimSpace(cluster.CertificateAuthorityData), bytes.TrimSpace(to.CertificateAuthorityData))
 	if same {
 		if why == "" {
-			fmt.Fprintf(c.Say, "%s is left as it is: valid for %s until %s.\n", c.path(kubeconfigFile), manifests.User, day(usable.NotAfter))
+			fmt.Fprintf(c.Say, "%s is left as it is: valid for %s until %s.\n",
+				c.path(kubeconfigFile), manifests.User, day(usable.NotAfter))
 		}
 		return nil
 	}
@@ -208,7 +209,8 @@ func (c Config) certificate(ca *authority) (usable *x509.Certificate, why string
 	if leaf.Subject.String() != "CN="+manifests.User {
 		return nil, "it belongs to " + leaf.Subject.String()
 	}
-	_, err = leaf.Verify(x509.VerifyOptions{Roots: ca.roots, CurrentTime: ca.now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	client := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: ca.roots, CurrentTime: ca.now, KeyUsages: client})
 	if err != nil {
 		return nil, err.Error()
 	}

@@ -76,16 +76,6 @@ func (c Command) List(name string) (list []string) {
 	return list
 }
 
-// Given returns the names of all flags, each once, in the order of their first occurrence.
-func (c Command) Given() (names []string) {
-	for _, one := range c[1:] {
-		if name, _, _ := cut(one); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // Split splits a list. An empty value is an empty list.
 func Split(text string) []string {
 	if text == "" {

@@ -84,7 +84,7 @@ func newManager(ctx context.Context, o *options.Options, registry metrics.KubeRe
 	if m.Controllers, err = options.ParseControllers(o.Generic.Controllers); err != nil {
 		return nil, fmt.Errorf("--controllers %w", err)
 	}
-	if elsewhere := m.Controllers.NotRun(); len(elsewhere) > 0 {
+	if elsewhere := m.Controllers.NotRun; len(elsewhere) > 0 {
 		m.Logger.Info("Ignoring controllers in --controllers that this program does not have", "controllers", elsewhere)
 	}
 	if err := m.openKeys(ctx); err != nil {

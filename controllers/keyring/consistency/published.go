@@ -418,8 +418,8 @@ func (p Published) Cached(own ring.State, without []string, cacheAge time.Durati
 	if shown >= cacheAge {
 		return nil
 	}
-	refusal.Until, refusal.Later, refusal.Remedy = now.Add(cacheAge-shown), false, "wait until then, or give --wait"
-	refusal.Reason = fmt.Sprintf("copies of the key set may be without key %s until %s: host %s has published it for %s, and a copy may be "+
-		"%s old", next.ID, refusal.Until.UTC().Format(time.RFC3339), last.Host, shown, cacheAge)
+	refusal.Until, refusal.Later = now.Add(cacheAge-shown), false
+	refusal.Reason = fmt.Sprintf("copies of the key set may be without key %s, as long as it is not published for %s", next.ID, cacheAge)
+	refusal.Remedy = fmt.Sprintf("wait for another %s, or give --wait: host %s has published it for %s", cacheAge-shown, last.Host, shown)
 	return refusal
 }

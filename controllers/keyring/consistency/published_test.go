@@ -382,6 +382,10 @@ func TestCached(t *testing.T) {
 			tc.until != 0 && !refusal.Until.Equal(epoch.Add(tc.until))) {
 			t.Errorf("%s: %+v, want it until %s", name, refusal, tc.until)
 		}
+		later, _ := errors.AsType[*ring.Refusal](Published{Entries: tc.entries}.Cached(own, tc.without, time.Hour, epoch.Add(time.Second/2)))
+		if later != nil && later.Reason != refusal.Reason {
+			t.Errorf("%s: a wait would print another line: %q and %q", name, refusal.Reason, later.Reason)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -33,8 +34,11 @@ const probe = "sa-controller-manager-key-probe"
 // fillTimeout is how long a Secret may stay empty. Another kube-controller-manager leads within 15 s.
 const fillTimeout = 20 * time.Second
 
+// kubeControllerManager is its field manager and its Lease, which stays when it is down.
+const kubeControllerManager = "kube-controller-manager"
+
 // Signer returns the token controller that leads, by the key that it signs with, for operator.Operator. A dry run asks nobody,
-// because a Secret is made.
+// because a Secret is made. If kube-controller-manager does not answer, an error says so.
 func Signer(o *operator.Operator) func(ctx context.Context) (map[string]string, error) {
 	return func(ctx context.Context) (map[string]string, error) {
 		if o.Cluster == nil || o.File.IsDryRun() {
@@ -45,8 +49,15 @@ func Signer(o *operator.Operator) func(ctx context.Context) (map[string]string, 
 		if err != nil || name != "" {
 			return map[string]string{keyID: name}, err
 		}
-		o.Progress("no longer for a token controller: none has filled the Secret", 0)
-		return nil, nil
+		_, err = o.Cluster.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, kubeControllerManager, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err): // there is no other token controller
+			err = nil
+		case err == nil:
+			err = ring.Refuse(fmt.Sprintf("no token controller has filled a Secret within %s, and %s may sign the tokens of Secrets with a key "+
+				"of its own", fillTimeout, kubeControllerManager), "run the command again once it does")
+		}
+		return nil, err
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -104,5 +107,33 @@ func filling(t *testing.T, client *fake.Clientset, by string) clienttesting.Watc
 		}
 		testutil.Must(t, client.Tracker().Update(resource, secret, namespace, metav1.UpdateOptions{FieldManager: by}))
 		return true, watching, nil
+	}
+}
+
+// TestNobodyAnswers: that no token controller fills the Secret says nothing about one that is known.
+func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"}}
+	lease.Spec.HolderIdentity = new("cp-2_b2b6")
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		want    string
+	}{
+		"NeverThere": {},
+		"Down":       {[]runtime.Object{lease}, "and kube-controller-manager may sign the tokens of Secrets with a key of its own"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := fake.NewClientset(tc.objects...)
+			client.PrependWatchReactor("secrets", filling(t, client, ""))
+			o := &operator.Operator{
+				File: ring.At(t.TempDir() + "/ring.json"), Progress: func(string, time.Duration) {},
+				Cluster: &operator.Cluster{Client: client, Namespace: "kube-system", Account: "default"},
+			}
+			signers, err := Signer(o)(t.Context())
+			if len(signers) > 0 || (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, %v; want %q", signers, err, tc.want)
+			}
+		})
 	}
 }

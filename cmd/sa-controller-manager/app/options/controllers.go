@@ -15,19 +15,15 @@ import (
 // ControllerSet is the resolved value of --controllers. It is immutable and safe for concurrent use.
 type ControllerSet struct {
 	enabled []string
-	notRun  []string
+	// NotRun are the controllers that the user enabled by name and that this binary does not have,
+	// in their order on the command line. They are logged and no error, because kubeadm passes
+	// "*,bootstrapsigner,tokencleaner".
+	NotRun []string
 }
 
 // Enabled reports whether this binary runs the controller of that name (not alias).
 func (s ControllerSet) Enabled(name string) bool {
 	return slices.Contains(s.enabled, name)
-}
-
-// NotRun returns the controllers that the user enabled by name and that this binary does not have,
-// in their order on the command line. They are logged and no error, because kubeadm passes
-// "*,bootstrapsigner,tokencleaner".
-func (s ControllerSet) NotRun() []string {
-	return slices.Clone(s.notRun)
 }
 
 // ParseControllers resolves selectors as KCM does (IsControllerEnabled in
@@ -67,7 +63,7 @@ func ParseControllers(selectors []string) (ControllerSet, error) {
 		}
 		mentioned[c.name] = given == selector
 		if mentioned[c.name] && !c.here {
-			set.notRun = append(set.notRun, c.name)
+			set.NotRun = append(set.NotRun, c.name)
 		}
 	}
 	if len(unknown) > 0 {

@@ -54,7 +54,7 @@ func TestParseControllers(t *testing.T) {
 			}
 			set := testutil.Get(ParseControllers(selectors))(t)
 			testutil.Check(t, tc.reason+"\nto run", tc.want, set.enabled)
-			testutil.Check(t, tc.reason+"\nnamed and not run", tc.notRun, set.NotRun())
+			testutil.Check(t, tc.reason+"\nnamed and not run", tc.notRun, set.NotRun)
 			for _, name := range []string{accounts, secrets, rootCAs, cleaner, bundles} {
 				testutil.Check(t, "Enabled "+name, strings.Contains(strings.Join(tc.want, ","), name), set.Enabled(name))
 			}

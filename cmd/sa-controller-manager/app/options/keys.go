@@ -6,6 +6,7 @@ package options
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -123,15 +124,13 @@ func (o *Keys) validateIssuers() []error {
 		return nil
 	}
 	var p Problems
-	seen := map[string]bool{}
-	for _, issuer := range o.Issuers {
+	for i, issuer := range o.Issuers {
 		if want := issuerProblem(issuer); want != "" {
 			p.Add("service-account-issuer", issuer, want)
 		}
-		if seen[issuer] {
+		if slices.Contains(o.Issuers[:i], issuer) {
 			p.Add("service-account-issuer", issuer, "must not be given twice")
 		}
-		seen[issuer] = true
 	}
 	return p
 }

@@ -37,6 +37,13 @@ func (p *Problems) OneOf(flag, value string, choices ...string) {
 	p.Add(flag, value, must+strings.Join(Quoted(choices), ", "))
 }
 
+// EachOf adds an error for each of values that is not one of choices.
+func (p *Problems) EachOf(flag string, values []string, choices ...string) {
+	for _, value := range values {
+		p.OneOf(flag, value, choices...)
+	}
+}
+
 // Quoted returns the words in quotation marks.
 func Quoted(words []string) []string {
 	all := make([]string, 0, len(words))

@@ -4,6 +4,7 @@
 package options
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -130,15 +131,13 @@ func (o *Tokens) validateServiceAccounts() []error {
 	if len(o.ServiceAccounts) == 0 {
 		p.Add("service-accounts", "", "must name at least one ServiceAccount; to create none use --controllers=*,-"+ServiceAccountController)
 	}
-	seen := map[string]bool{}
-	for _, name := range o.ServiceAccounts {
+	for i, name := range o.ServiceAccounts {
 		if msgs := validation.IsDNS1123Subdomain(name); len(msgs) > 0 {
 			p.Add("service-accounts", name, "must be the name of a ServiceAccount: "+msgs[0])
 		}
-		if seen[name] {
+		if slices.Contains(o.ServiceAccounts[:i], name) {
 			p.Add("service-accounts", name, "must not be given twice")
 		}
-		seen[name] = true
 	}
 	return p
 }

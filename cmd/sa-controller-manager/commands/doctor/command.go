@@ -122,12 +122,8 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 
 func (o *commandOptions) validate() []error {
 	p := options.Problems(o.output.Validate())
-	for _, name := range o.only {
-		p.OneOf("only", name, stepNames()...)
-	}
-	for _, name := range o.skip {
-		p.OneOf("skip", name, stepNames()...)
-	}
+	p.EachOf("only", o.only, stepNames()...)
+	p.EachOf("skip", o.skip, stepNames()...)
 	p.Account(o.account)
 	p.Positive("timeout", o.timeout)
 	p.Positive("grace", o.grace)

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,8 +41,8 @@ var (
 	}
 )
 
-// controlPlaneFindings finds what "kubeadm upgrade" without our patches has reset, and controllers that run nowhere, by the mirror
-// pods. bound says that the API binds the webhook, and lease, which may be nil, who leads.
+// controlPlaneFindings finds what "kubeadm upgrade" without our patches has reset, and controllers that run nowhere, by the
+// mirror pods. bound says that the API binds the webhook, and lease, which may be nil, who leads.
 func controlPlaneFindings(pods []corev1.Pod, bound bool, lease *coordinationv1.Lease, now time.Time) check.Result {
 	leads := lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") != "" && lease.Spec.RenewTime != nil &&
 		now.Before(lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second))
@@ -91,12 +92,8 @@ func onHosts(pods []corev1.Pod, name string) map[string]*corev1.Pod {
 func runningNowhere(kcms, own map[string]*corev1.Pod, leads bool) (names []string) {
 	for _, name := range []string{options.ServiceAccountController, options.RootCACertificatePublisher} {
 		run := func(pods map[string]*corev1.Pod) bool {
-			for _, pod := range pods {
-				if component.Enabled(staticpod.CommandOf(pod), name) {
-					return true
-				}
-			}
-			return false
+			on := func(pod *corev1.Pod) bool { return component.Enabled(staticpod.CommandOf(pod), name) }
+			return slices.ContainsFunc(slices.Collect(maps.Values(pods)), on)
 		}
 		if len(kcms) > 0 && !run(kcms) && (!leads || len(own) > 0 && !run(own)) {
 			names = append(names, name)

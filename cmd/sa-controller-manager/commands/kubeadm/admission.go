@@ -31,8 +31,16 @@ import (
 	"sa-controller-manager/manifests/staticpod"
 )
 
-// adminFlags lead commands to this cluster.
-const adminFlags = " --kubeconfig=/etc/kubernetes/admin.conf"
+const (
+	// adminFlags lead commands to this cluster.
+	adminFlags = " --kubeconfig=/etc/kubernetes/admin.conf"
+
+	copyHead = "# Written by sa-controller-manager kubeadm takeover, for kube-apiserver.\n"
+
+	// policyPlugin reads the policy that names the account of Pods.
+	policyPlugin       = "MutatingAdmissionPolicy"
+	staticManifestsDir = "staticManifestsDir"
+)
 
 // checkPlugin refuses to turn kube-apiserver's plugin off if our process, by the flags of our manifest, does
 // not do all of its work. Flags that only another version knows do not matter. Otherwise it reports whether ours is
@@ -98,14 +106,6 @@ func (c *Config) unrestricted(ctx context.Context) error {
 	}
 	return errors.Join(podpolicy.Completion.Delete(ctx, c.Client), podpolicy.Refusal.Delete(ctx, c.Client))
 }
-
-const (
-	copyHead = "# Written by sa-controller-manager kubeadm takeover, for kube-apiserver.\n"
-
-	// policyPlugin reads the policy that names the account of Pods.
-	policyPlugin       = "MutatingAdmissionPolicy"
-	staticManifestsDir = "staticManifestsDir"
-)
 
 // source reads one of the operator's files as kube-apiserver sees them, and adds it to the head of the copy.
 func (c *Config) source(m *staticpod.Manifest, file string, head *string) ([]byte, error) {

@@ -62,7 +62,7 @@ func newKubeconfigCommand() *cobra.Command {
 	fs.StringVar(&c.Dir, "out-dir", c.Dir, "`directory` for the kubeconfig and client.pem, the certificate with its key.")
 	fs.StringVar(&c.From, "from", c.From, "kubeconfig `file` to take the API server's address and CA from.")
 	fs.DurationVar(&c.Validity, "validity", c.Validity, "How long the certificate is valid. It does not outlive the CA.")
-	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply the roles, bindings and FlowSchemas that the user needs.")
+	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply the roles, bindings and FlowSchemas of the user.")
 	fs.BoolVar(&c.CreateSecrets, "create-secrets", c.CreateSecrets, "With --apply-permissions: also the role to create Secrets, for "+
 		"--token-secrets=auto and --service-account-key-ring.")
 	fs.BoolVar(&c.OnlySigner, "only-signer", c.OnlySigner, "With --apply-permissions: only what \"signer\" needs.")

@@ -14,7 +14,6 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing/ring"
@@ -59,13 +58,9 @@ type Config struct {
 	// KeepPlugin leaves kube-apiserver its plugin.
 	KeepPlugin bool
 
-	// Binary is the file on the node that our Pod runs, "" if the image contains the program. Version runs it
-	// and returns its version.
-	Binary  string
-	Version func(ctx context.Context, file string) (string, error)
-	// Pod completes the options of our manifest, which follow from the other two, and returns the flags of our process;
-	// only a takeover has it. Rewrite replaces an existing manifest.
-	Pod     func(*manifests.StaticPodOptions) ([]string, error)
+	// Pod is what our manifest has that does not follow from the other two; only a takeover has it. Rewrite replaces an
+	// existing manifest.
+	Pod     *podFlags
 	Rewrite bool
 
 	// Confirm, unless nil, asks the user after the plan and before the first step that changes something.

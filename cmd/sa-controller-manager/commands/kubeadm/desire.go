@@ -122,7 +122,8 @@ func (c *Config) chooseFiles(o *observed, d *desired, m *staticpod.Manifest) err
 	now, before := o.apiServer().ReadsFiles(), o.registers()
 	switch {
 	case before == registration.URL || before == registration.Service:
-		return fmt.Errorf("our manifest has --%s=%s, and a takeover registers from files; first run: kubeadm handback", registrationFlag, before)
+		return fmt.Errorf("our manifest has --%s=%s, and a takeover registers from files; first run: kubeadm handback",
+			registrationFlag, before)
 	case c.KeepPlugin:
 	case o.manager != nil && !c.Rewrite:
 		d.files = now || before == registration.Static
@@ -158,7 +159,7 @@ func (c *Config) render(o *observed, d *desired, api, kcm *staticpod.Manifest) e
 	hidden := func(file string) bool { return manifests.Mountable(file) != nil }
 	// Our process reports whether they change.
 	d.pod.Files = append(d.pod.Files, slices.DeleteFunc(configfile.Sources(d.copied), hidden)...)
-	args, err := c.Pod(&d.pod)
+	args, err := c.Pod.complete(&d.pod)
 	if err != nil {
 		return err
 	}

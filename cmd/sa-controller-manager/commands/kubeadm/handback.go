@@ -74,8 +74,9 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 			name:    StepManager,
 			summary: "sa-controller-manager ends, and the files of its webhook are deleted",
 			guards:  []cli.Check{c.unused, c.unregistered, c.isNode(o)},
-			writes:  append(nodefile.Append(nil, c.manifest(manager), o.manager, nil), w.next(component.Record{Components: w.record.Components})...),
-			waits:   []cli.Check{c.managerGone(o), c.deleteFiles, c.unrestricted, c.forgetRing},
+			writes: append(nodefile.Append(nil, c.manifest(manager), o.manager, nil),
+				w.next(component.Record{Components: w.record.Components})...),
+			waits: []cli.Check{c.managerGone(o), c.deleteFiles, c.unrestricted, c.forgetRing},
 		})
 	}
 	return steps, nil
@@ -115,7 +116,7 @@ func (w *written) givesBack(s *step, o *observed) error {
 	s.writes = nodefile.Append(s.writes, c.patch(s.name), before.Patch, nil)
 	if s.name == component.APIServer {
 		if o.current == nil && len(s.writes) > 0 {
-			s.notes = append(s.notes, "Our manifest is gone or damaged. The keys in use are those of "+c.backup(manager)+", or unknown without it.")
+			s.notes = append(s.notes, "Our manifest is gone or damaged. The keys in use are those of "+c.backup(manager)+", or unknown.")
 		}
 		if bytes.HasPrefix(o.copied, []byte(copyHead)) && m.Command().Last(component.AdmissionConfigFlag) != component.AdmissionConfigFile {
 			s.writes = nodefile.Append(s.writes, c.onNode(component.AdmissionConfigFile), o.copied, nil)
@@ -158,8 +159,8 @@ func (c *Config) unused(context.Context) error {
 	}
 	api, kcm := now.apiServer(), now.files[component.ControllerManager]
 	if api.Signs() || api.ReadsFiles() {
-		return cli.Permanent(errors.New("kube-apiserver needs sa-controller-manager, to start if it signs its tokens, and to admit Pods if it " +
-			"is called by files; first run: kubeadm handback --steps=" + StepAPIServer))
+		return cli.Permanent(errors.New("kube-apiserver needs sa-controller-manager, to start if it signs its tokens, and to admit Pods " +
+			"if it is called by files; first run: kubeadm handback --steps=" + StepAPIServer))
 	}
 	if api.PluginIsOff() {
 		return cli.Permanent(fmt.Errorf("%s has its ServiceAccount plugin off, and Pods would get neither account nor token; first take "+
@@ -173,8 +174,9 @@ func (c *Config) unused(context.Context) error {
 		return cli.Permanent(err)
 	}
 	if alone := component.RunsHereAlone(m, now.current); len(alone) > 0 {
-		err = fmt.Errorf("%s runs in our process alone; first run kubeadm handback --steps=%s, or turn it on in %s, the token controller by a "+
-			"--%s; or remove our manifest by hand", strings.Join(alone, ", "), StepControllerManager, c.manifest(kcm.Name), component.KeyFlag)
+		err = fmt.Errorf("%s runs in our process alone; first run kubeadm handback --steps=%s, or turn it on in %s, the token controller "+
+			"by a --%s; or remove our manifest by hand", strings.Join(alone, ", "), StepControllerManager, c.manifest(kcm.Name),
+			component.KeyFlag)
 	}
 	return cli.Permanent(err)
 }

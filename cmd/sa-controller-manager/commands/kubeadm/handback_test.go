@@ -95,3 +95,16 @@ func TestHandbackForgetsTheRing(t *testing.T) {
 		t.Errorf("left are %+v, %v", left.Entries, err)
 	}
 }
+
+// TestHandbackDryRun asks kube-apiserver which keys were revoked elsewhere, and goes on without.
+func TestHandbackDryRun(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	p.writeSteps(t, takeover, all)
+	before := p.files(t)
+	got := clitest.Run(t, NewCommand(), append([]string{"handback", "--dry-run", "--skip-key-check"}, p.nodeFlags(t)...)...)
+	if got.Code != 0 || !strings.Contains(got.Stdout, "\nNot checked, because kube-apiserver did not answer (Get ") {
+		t.Errorf("%+v", got)
+	}
+	testutil.Check(t, "files", before, p.files(t))
+}

@@ -20,7 +20,6 @@ import (
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/internal/testutil/staticpodtest"
-	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
@@ -60,15 +59,15 @@ func newControlPlane(t *testing.T, sample string, flags ...string) *controlPlane
 	p := &controlPlane{dir: t.TempDir() + "/etc/kubernetes"}
 	p.config = Config{
 		Node: "n", ManifestsDir: p.dir + "/manifests",
-		Version: func(context.Context, string) (string, error) { return "sa-controller-manager v1.2.3\n", nil },
-		DryRun:  true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
+		DryRun: true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
 		StepTimeout: time.Millisecond,
-		Pod: func(o *manifests.StaticPodOptions) ([]string, error) {
-			o.HostBinary = "/usr/local/bin/sa-controller-manager"
-			o.Args = append(o.Args, "--secure-port=1") // a process of ours may listen on the default port of this machine
-			return o.MainArgs()
+		Pod: &podFlags{
+			binary:    "/usr/local/bin/sa-controller-manager",
+			versionOf: func(context.Context, string) (string, error) { return "sa-controller-manager v1.2.3\n", nil },
+			extraArgs: []string{"--secure-port=1"}, // a process of ours may listen on the default port of this machine
 		},
 	}
+	p.write(t, "../../usr/local/bin/sa-controller-manager", nil)
 	writeFiles(t, p.dir+"/pki")
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
 		p.write(t, "manifests/"+name+".yaml", stock(t, sample, name))

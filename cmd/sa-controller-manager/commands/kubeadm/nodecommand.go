@@ -89,8 +89,8 @@ func (f *nodeFlags) addPlaces(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "kubeconfig `file` of an administrator.")
 	fs.StringVar(&f.Node, "node-name", f.Node, "`name` of this node's Node object, the suffix of its mirror pods. Default: the host name.")
-	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pod manifests. The original ones are kept in "+
-		"sa-controller-manager-backup beside it, and patches with the same changes for kubeadm in sa-controller-manager-patches.")
+	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pod manifests. The original ones are kept "+
+		"in sa-controller-manager-backup beside it, and patches with the same changes for kubeadm in sa-controller-manager-patches.")
 	fs.Lookup("node-name").DefValue = "" // depends on the machine
 }
 
@@ -112,7 +112,7 @@ func (f *nodeFlags) validate() []error {
 }
 
 // run connects to the API server and calls act while no other command works on this node. A dry run takes no lock and needs no
-// API server, and that of a handback asks none.
+// API server.
 func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
 	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
 		return err
@@ -126,17 +126,15 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 			return err
 		}
 	}
-	if !c.DryRun || c.Pod != nil {
-		var err error
-		if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || cmd.Flags().Changed("kubeconfig")) {
-			return err
-		}
-		if c.DryRun && err == nil {
-			_, err = c.Client.Discovery().ServerVersion()
-		}
-		if err != nil {
-			c.Client, c.Silent = nil, err
-		}
+	var err error
+	if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || cmd.Flags().Changed("kubeconfig")) {
+		return err
+	}
+	if c.DryRun && err == nil {
+		_, err = c.Client.Discovery().ServerVersion()
+	}
+	if err != nil {
+		c.Client, c.Silent = nil, err
 	}
 	c.Confirm = func(ctx context.Context, question string) bool {
 		if f.yes {
@@ -178,24 +176,22 @@ func adminClient(file string) (client kubernetes.Interface, cluster string, err 
 
 func newTakeoverCommand(p podFlags) *cobra.Command {
 	f := newNodeFlags(StepManager, StepControllerManager, StepAPIServer)
+	f.Pod = &p
 	cmd := &cobra.Command{
 		Use:     "takeover",
 		Short:   "Take over from kube-controller-manager and kube-apiserver on this node",
 		Long:    takeoverDescription,
 		Example: takeoverExamples,
 		Args:    cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || f.Reset
-			return f.takeOver(cmd, &p)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.takeOver(cmd) },
 	}
 	f.addTo(cmd)
-	f.addTakeover(cmd.Flags(), &p)
+	f.addTakeover(cmd.Flags())
 	return cmd
 }
 
-func (f *nodeFlags) addTakeover(fs *pflag.FlagSet, p *podFlags) {
-	p.addTo(fs)
+func (f *nodeFlags) addTakeover(fs *pflag.FlagSet) {
+	f.Pod.addTo(fs)
 	fs.BoolVar(&f.Reset, "reset", f.Reset, "Keep nothing of the last takeover but what the manifests of the two components ask for. "+
 		"Implies --rewrite. --dry-run shows what goes.")
 	fs.BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
@@ -204,24 +200,21 @@ func (f *nodeFlags) addTakeover(fs *pflag.FlagSet, p *podFlags) {
 }
 
 // takeOver reads what the last takeover has recorded, and takes over.
-func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags) error {
-	if err := f.keep(cmd.Flags(), p); err != nil {
+func (f *nodeFlags) takeOver(cmd *cobra.Command) error {
+	f.Rewrite = f.Pod.given(cmd.Flags()) || f.ExternalSigner || f.Reset
+	if err := f.keep(cmd.Flags()); err != nil {
 		return err
 	}
-	if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
+	if err := cli.InvalidFlags(cmd.CommandPath(), f.Pod.validate()); err != nil {
 		return err
 	}
-	if f.OnlySigner = p.only != ""; f.OnlySigner {
+	if f.OnlySigner = f.Pod.only != ""; f.OnlySigner {
 		f.ExternalSigner, f.steps = true, []string{StepManager, StepAPIServer}
 		if len(f.Steps) == 0 {
 			f.Steps = f.steps
 		}
 	}
-	f.Pod, f.Version = p.complete, p.versionOf
-	if p.image == "" {
-		f.Binary = p.binary
-	}
-	f.KeepPlugin = f.OnlySigner || staticpod.Command(p.extraArgs).Last(registrationFlag) != ""
+	f.KeepPlugin = f.OnlySigner || staticpod.Command(f.Pod.extraArgs).Last(registrationFlag) != ""
 	return f.run(cmd, Takeover)
 }
 

@@ -49,7 +49,7 @@ func (p *controlPlane) takeover(t *testing.T, args ...string) clitest.Outcome {
 	flags := newPodFlags()
 	flags.self = p.located("ROOT/opt/sa-controller-manager")
 	flags.binary = flags.self
-	flags.versionOf = p.config.Version
+	flags.versionOf = p.config.Pod.versionOf
 	return clitest.Run(t, cli.Parent(&cobra.Command{Use: "kubeadm"}, newTakeoverCommand(flags)),
 		slices.Concat([]string{"takeover", "--step-timeout=10ms"}, p.nodeFlags(t), args)...)
 }
@@ -67,8 +67,9 @@ func (p *controlPlane) nodeFlags(t *testing.T) []string {
 func TestTakeoverCommand(t *testing.T) {
 	t.Parallel()
 	const (
-		extra   = "Error: our process would not start with --extra-arg and what is carried over from kube-controller-manager: "
-		carried = "Error: our process would not start with --extra-arg and what is carried over from kube-controller-manager: "
+		extra = "Error: our process would not start with --extra-arg, given or kept (--reset drops what is kept), and what is carried over " +
+			"from kube-controller-manager: "
+		carried = extra
 		magic   = "--service-account-magic=1"
 		inImage = "--root-ca-file=/in/the/image.crt"
 		binary  = "/opt/sa-controller-manager"

@@ -11,6 +11,7 @@ import (
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
 )
 
@@ -68,6 +69,9 @@ func TestSignerAndEverything(t *testing.T) {
 			p.onlySigner()
 			p.writeSteps(t, takeover, all)
 			p.config.OnlySigner, p.config.ExternalSigner, p.config.KeepPlugin, p.config.Steps = false, false, false, nil
+			p.refuses(t, "it would sign with a key file", Takeover, "and the rewrite would drop it; to keep it add")
+			p.config.Pod.extraArgs = append(p.config.Pod.extraArgs, component.Assign(component.KeyFlag, ""),
+				component.Assign(component.KeyRingFlag, manifests.KeyRing))
 			p.writeSteps(t, takeover, all)
 			status, err := p.config.status()
 			testutil.Must(t, err)
@@ -82,5 +86,23 @@ func TestSignerAndEverything(t *testing.T) {
 			p.writeSteps(t, handback, all)
 			testutil.Check(t, "after the handback", before, p.withoutBackups(t))
 		})
+	}
+}
+
+// TestSignerKeepsNoFlagOfTheManager: what an interrupted takeover of everything was given is named with its way out.
+func TestSignerKeepsNoFlagOfTheManager(t *testing.T) {
+	t.Parallel()
+	const ring = "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/ring"
+	p := newTakeoverNode(t)
+	writeRing(t, p.dir+"/pki/ring")
+	p.takenOver(t, "--extra-arg=--service-account-private-key-file=", ring)
+	got := p.takeover(t, "--only=signer", "--dry-run")
+	for _, want := range []string{"unknown flag: --service-account-private-key-file", "--reset drops what is kept"} {
+		if got.Code != 1 || !strings.Contains(got.Stderr, want) {
+			t.Errorf("%+v, want %q", got, want)
+		}
+	}
+	if got := p.takeover(t, "--only=signer", "--reset", ring, "--dry-run"); got.Code != 0 {
+		t.Errorf("with --reset: %+v", got)
 	}
 }

@@ -26,6 +26,19 @@ import (
 	"sa-controller-manager/manifests/staticpod"
 )
 
+// Flags of a takeover about our static pod.
+const (
+	binaryFlag       = "binary"
+	imageFlag        = "image"
+	tokenSecretsFlag = "token-secrets"
+	extraArgFlag     = "extra-arg"
+	onlyFlag         = "only"
+)
+
+// recordedFlags are those of a takeover that do not follow from the manifests. That our process signs, and
+// how its webhook is registered, follows from its own.
+var recordedFlags = []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag, onlyFlag}
+
 // podFlags are the flags of our static pod.
 type podFlags struct {
 	// self is the running executable.
@@ -83,7 +96,7 @@ func (p *podFlags) validate() []error {
 		} else if slices.Contains([]string{ownSocketFlag, staticDirFlag}, staticpod.FlagName(arg)) {
 			found.Add(extraArgFlag, arg, "is what this command decides")
 		} else if staticpod.FlagName(arg) == registrationFlag && arg != component.Assign(registrationFlag, string(registration.None)) {
-			found.Add(extraArgFlag, arg, "must be left out, or none, which leaves kube-apiserver its plugin: a takeover registers from files")
+			found.Add(extraArgFlag, arg, "must be left out, or none, which leaves kube-apiserver its plugin: we register from files")
 		} else if _, err := filesOf(arg); err != nil {
 			found.Add(extraArgFlag, arg, err.Error())
 		}
@@ -154,12 +167,20 @@ func (p *podFlags) checkArgs(args []string) error {
 	if p.image != "" || p.binary != p.self {
 		return nil
 	}
-	var found []error
-	for _, problem := range startProblems(args) {
-		found = append(found, fmt.Errorf("our process would not start with --extra-arg and what is carried over from %s: %w",
-			component.ControllerManager, problem))
+	o, _, err := secureport.Parse(args)
+	problems := []error{err}
+	switch {
+	case err != nil:
+	case secureport.Of(o).Serving.BindPort == 0:
+		problems = []error{errors.New("--secure-port=0 leaves the kubelet no port to probe")}
+	default:
+		problems = o.Validate()
 	}
-	return cli.InvalidFlags(options.ProgramName+" kubeadm takeover", found)
+	for i, problem := range problems {
+		problems[i] = fmt.Errorf("our process would not start with --extra-arg, given or kept (--reset drops what is kept), and "+
+			"what is carried over from %s: %w", component.ControllerManager, problem)
+	}
+	return cli.InvalidFlags(options.ProgramName+" kubeadm takeover", problems)
 }
 
 // createsSecrets reports whether our process, by the flags of our manifest, has to be allowed to create Secrets.
@@ -185,38 +206,14 @@ func ownOptions(own staticpod.Command, names ...string) (*options.Options, error
 	}
 	o, _, err := secureport.Parse(args)
 	if err != nil {
-		return nil, fmt.Errorf("our manifest: %w", err)
+		return nil, fmt.Errorf("our manifest: %w; --reset drops what the last takeover was given", err)
 	}
 	return o, nil
 }
 
-// startProblems returns what is wrong with a command line of this program without a subcommand.
-func startProblems(args []string) []error {
-	o, _, err := secureport.Parse(args)
-	if err != nil {
-		return []error{err}
-	}
-	if secureport.Of(o).Serving.BindPort == 0 {
-		return []error{errors.New("--secure-port=0 leaves the kubelet no port to probe")}
-	}
-	return o.Validate()
-}
-
-const (
-	binaryFlag       = "binary"
-	imageFlag        = "image"
-	tokenSecretsFlag = "token-secrets"
-	extraArgFlag     = "extra-arg"
-	onlyFlag         = "only"
-)
-
-// recordedFlags are those of a takeover that do not follow from the manifests. That our process signs, and
-// how its webhook is registered, follows from its own.
-var recordedFlags = []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag, onlyFlag}
-
 // keep gives this takeover the flags of the last one that it does not have itself, and records them all. Of
 // --extra-arg each flag of our process counts for itself.
-func (f *nodeFlags) keep(fs *pflag.FlagSet, p *podFlags) error {
+func (f *nodeFlags) keep(fs *pflag.FlagSet) error {
 	data, err := nodefile.Read(f.recordFile())
 	if err != nil {
 		return err // it names the path
@@ -225,7 +222,7 @@ func (f *nodeFlags) keep(fs *pflag.FlagSet, p *podFlags) error {
 	if err == nil && !f.Reset {
 		f.Kept = record.Flags
 	}
-	f.Kept = slices.DeleteFunc(f.Kept, func(flag string) bool { return given(fs, p, flag) })
+	f.Kept = slices.DeleteFunc(f.Kept, func(flag string) bool { return f.Pod.has(fs, flag) })
 	for _, flag := range f.Kept {
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
 		if err := fs.Set(name, value); err != nil {
@@ -246,8 +243,8 @@ func (f *nodeFlags) keep(fs *pflag.FlagSet, p *podFlags) error {
 	return nil // what observes the node reports a damaged record
 }
 
-// given reports whether this takeover has a flag, or one that excludes it.
-func given(fs *pflag.FlagSet, p *podFlags, flag string) bool {
+// has reports whether this takeover has a flag, or one that excludes it.
+func (p *podFlags) has(fs *pflag.FlagSet, flag string) bool {
 	name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
 	switch name {
 	case binaryFlag, imageFlag:

@@ -46,7 +46,8 @@ func (c *Config) isNode(o *observed) cli.Check {
 		here, there := o.apiServer().Command().Last(address), staticpod.CommandOf(pod).Last(address)
 		if here != there {
 			return cli.Permanent(fmt.Errorf("--node-name %q is not this node, or the kubeconfig is of another cluster: "+
-				"Pod %s there has --%s=%s, and %s has --%s=%s", c.Node, pod.Name, address, there, c.manifest(component.APIServer), address, here))
+				"Pod %s there has --%s=%s, and %s has --%s=%s",
+				c.Node, pod.Name, address, there, c.manifest(component.APIServer), address, here))
 		}
 		return nil
 	}
@@ -71,22 +72,22 @@ func (c *Config) ensureIdentity(d *desired) cli.Check {
 // checkBinary refuses a binary that a reboot may remove or that another user than root may replace, as it
 // runs as root and without it Pods are refused, and one that does not run in our Pod.
 func (c *Config) checkBinary(ctx context.Context) error {
-	if c.Binary == "" {
+	if c.Pod.image != "" {
 		return nil
 	}
-	file := c.onNode(c.Binary)
+	binary, file := c.Pod.binary, c.onNode(c.Pod.binary)
 	why, err := nodefile.UnsafePlace(c.onNode("/"), file)
 	if err != nil {
 		return fmt.Errorf("--binary: %w", err)
 	}
 	if why != "" {
 		return fmt.Errorf("--binary %s: %s; it must survive a reboot and be writable by root only: "+
-			"install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s", c.Binary, why, c.Binary, manager, manager)
+			"install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s", binary, why, binary, manager, manager)
 	}
-	if printed, err := c.Version(ctx, file); err != nil {
-		return fmt.Errorf("--binary %s: \"%s version\": %w", c.Binary, file, err)
+	if printed, err := c.Pod.versionOf(ctx, file); err != nil {
+		return fmt.Errorf("--binary %s: \"%s version\": %w", binary, file, err)
 	} else if !strings.HasPrefix(printed, manager+" ") {
-		return fmt.Errorf("--binary %s: \"%s version\" prints no version of %s", c.Binary, file, manager)
+		return fmt.Errorf("--binary %s: \"%s version\" prints no version of %s", binary, file, manager)
 	}
 	return nil
 }
@@ -126,7 +127,8 @@ func (c *Config) checkStrayManifests() error {
 		}
 		for _, name := range []string{manager, component.ControllerManager, component.APIServer} {
 			if runs(&pod, name) && entry.Name() != name+".yaml" {
-				return fmt.Errorf("%s is a manifest of %s too, and the kubelet runs copies as well; move it out of %s", file, name, c.ManifestsDir)
+				return fmt.Errorf("%s is a manifest of %s too, and the kubelet runs copies as well; move it out of %s",
+					file, name, c.ManifestsDir)
 			}
 		}
 	}
@@ -173,8 +175,8 @@ func (c *Config) rootCAPublished(d *desired) cli.Check {
 		}
 		found := published.Findings([]string{metav1.NamespaceSystem})
 		if len(found) > 0 && found[0].Code != rootca.NoRootCA { // a cluster that has just been made has none yet
-			return cli.Permanent(fmt.Errorf("%w; the certificates of every namespace would change: make file and ConfigMap agree first, or turn "+
-				"%s off in --%s of kube-controller-manager, if something else publishes it", check.Error(found, adminFlags),
+			return cli.Permanent(fmt.Errorf("%w; the certificates of every namespace would change: make file and ConfigMap agree first, "+
+				"or turn %s off in --%s of kube-controller-manager, if something else publishes it", check.Error(found, adminFlags),
 				options.RootCACertificatePublisher, component.ControllersFlag))
 		}
 		return nil

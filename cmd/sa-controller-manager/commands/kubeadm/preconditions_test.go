@@ -115,13 +115,13 @@ func TestBinaryStays(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			place := func(path string) string { return p.located("ROOT" + path) }
 			p.write(t, "../.."+tc.file, nil)
-			p.config.Binary = tc.file
+			p.config.Pod.binary = tc.file
 			switch tc.prints {
 			case "":
 			case "run":
-				p.config.Version = versionOf
+				p.config.Pod.versionOf = versionOf
 			default:
-				p.config.Version = func(context.Context, string) (string, error) { return tc.prints, nil }
+				p.config.Pod.versionOf = func(context.Context, string) (string, error) { return tc.prints, nil }
 			}
 			testutil.Must(t, os.Chmod(place(tc.file), stdcmp.Or(tc.mode, 0o755)))
 			if tc.directory != 0 {
@@ -131,7 +131,7 @@ func TestBinaryStays(t *testing.T) {
 				testutil.Must(t, os.Chown(place(tc.file), tc.owner, -1))
 			}
 			if tc.link != "" {
-				p.config.Binary = tc.link
+				p.config.Pod.binary = tc.link
 				testutil.Must(t, os.MkdirAll(filepath.Dir(place(tc.link)), 0o755))
 				testutil.Must(t, os.Symlink(place(tc.file), place(tc.link)))
 			}

@@ -33,10 +33,11 @@ func (p *controlPlane) takenOver(t *testing.T, args ...string) {
 func (p *controlPlane) recorded(t *testing.T, args ...string) []string {
 	t.Helper()
 	f, pod, fs := newNodeFlags(), newPodFlags(), pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.addTakeover(fs, &pod)
+	f.Pod = &pod
+	f.addTakeover(fs)
 	f.ManifestsDir = p.config.ManifestsDir
 	testutil.Must(t, fs.Parse(args))
-	testutil.Must(t, f.keep(fs, &pod))
+	testutil.Must(t, f.keep(fs))
 	return f.Given
 }
 

@@ -94,7 +94,7 @@ func TestTakeoverWithARemoteKey(t *testing.T) {
 				p.write(t, "keys/sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  "+tc.socket+"\n"))
 				flags.extraArgs = append(flags.extraArgs, component.Assign(remote.SocketsFlag, p.dir+"/keys/sockets.yaml"))
 			}
-			p.config.Pod, p.config.Rewrite = flags.complete, true
+			p.config.Pod, p.config.Rewrite = &flags, true
 			o, err := p.config.observe()
 			testutil.Must(t, err)
 			d, err := p.config.desire(o)

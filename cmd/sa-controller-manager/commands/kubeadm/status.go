@@ -56,17 +56,18 @@ func newStatusCommand() *cobra.Command {
 		Short: "Print whether this node was taken over, and how",
 		Long:  statusDescription,
 		Args:  cli.NoArguments,
-		RunE: cli.WhenValid(func() []error { return append(f.validate(), output.Validate()...) }, func(cmd *cobra.Command, _ []string) error {
-			s, err := f.status()
-			if err != nil {
-				return err
-			}
-			if err := printers.Document(cmd.OutOrStdout(), output.Format, s, s.text); err != nil || s.State != partly && len(s.Findings) == 0 {
-				return err
-			}
-			return cli.ErrFindings
-		}),
 	}
+	validate := func() []error { return append(f.validate(), output.Validate()...) }
+	cmd.RunE = cli.WhenValid(validate, func(cmd *cobra.Command, _ []string) error {
+		s, err := f.status()
+		if err == nil {
+			err = printers.Document(cmd.OutOrStdout(), output.Format, s, s.text)
+		}
+		if err != nil || s.State != partly && len(s.Findings) == 0 {
+			return err
+		}
+		return cli.ErrFindings
+	})
 	f.addPlaces(cmd)
 	output.AddFlag(cmd, "text", "json", "yaml")
 	return cmd

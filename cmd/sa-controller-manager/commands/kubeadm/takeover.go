@@ -46,7 +46,7 @@ func Takeover(ctx context.Context, c Config) error {
 		return err
 	}
 	if d.written && c.includes(StepManager) {
-		if err := cmp.Or(c.checkBinary(ctx), c.readNamed(d)); err != nil {
+		if err := cmp.Or(c.checkBinary(ctx), c.readNamed(d), c.checkDroppedRing(o, d)); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (c *Config) planManager(o *observed, d *desired, w *written) step {
 		waits:   []cli.Check{c.works(o, d)},
 	}
 	if d.written {
-		s.notes = append(d.left, c.recordNotes(o, d)...)
+		s.notes = slices.Concat(d.left, c.recordNotes(o, d))
 		given := w.record
 		given.Flags = c.Given
 		s.writes = w.next(given)
@@ -118,7 +118,8 @@ func (c *Config) planManager(o *observed, d *desired, w *written) step {
 // componentStep is a step but for its writes. The first step may not be part of this call, so it awaits our process, too.
 func (c *Config) componentStep(o *observed, d *desired, name, summary string) step {
 	return step{
-		name: name, summary: summary, advice: logOf(name) + "\n" + again + "; kubeadm handback puts everything back, also while the API is away.",
+		name: name, summary: summary,
+		advice: logOf(name) + "\n" + again + "; kubeadm handback puts everything back, also while the API is away.",
 		proofs: []cli.Check{c.isNode(o)}, guards: []cli.Check{c.works(o, d)},
 	}
 }

@@ -150,15 +150,9 @@ func (o *commandOptions) validate() []error {
 		p.Add("output-file", o.outputFile, "needs -o "+htmlOutput)
 	}
 	p.OneOf("sort-by", o.sortBy, Orders()...)
-	for _, state := range o.filter.States {
-		p.OneOf("state", state, States()...)
-	}
-	for _, finding := range o.filter.Findings {
-		p.OneOf("finding", finding, Names()...)
-	}
-	for _, finding := range o.failOn {
-		p.OneOf("fail-on", finding, append(Names(), anyFinding)...)
-	}
+	p.EachOf("state", o.filter.States, States()...)
+	p.EachOf("finding", o.filter.Findings, Names()...)
+	p.EachOf("fail-on", o.failOn, append(Names(), anyFinding)...)
 	if o.failOn != nil && len(o.failOn) == 0 {
 		p.Add("fail-on", "", "must name a finding")
 	}

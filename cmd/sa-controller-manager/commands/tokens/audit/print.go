@@ -4,24 +4,46 @@
 package audit
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/internal/printers"
 )
 
 // Print prints the report as a "table", a "wide" one, "json", "yaml" or "html".
 func Print(w io.Writer, output string, report *Report, now time.Time) error {
-	if output == htmlOutput {
+	switch output {
+	case htmlOutput:
 		return printPage(w, report, now)
+	case "yaml":
+		return printYAML(w, report)
 	}
 	return printers.Document(w, output, report, func() string { return table(report.Tokens, output == "wide", now) })
+}
+
+// printYAML encodes a page of rows at a time, because the encoder takes much memory for each.
+func printYAML(w io.Writer, report *Report) error {
+	text, err := printers.YAML(Report{report.Head, []Row{}, report.Summary})
+	if len(report.Tokens) > 0 {
+		text = append(bytes.TrimSuffix(text, []byte(" []\n")), '\n') // tokens is the last field
+	}
+	for page := range slices.Chunk(report.Tokens, paging.Size) {
+		rows, failed := printers.YAML(page)
+		text, err = append(text, rows...), cmp.Or(err, failed)
+	}
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
 }
 
 func table(rows []Row, wide bool, now time.Time) string {

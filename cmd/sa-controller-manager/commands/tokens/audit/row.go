@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/tokensecrets"
@@ -49,7 +50,7 @@ type Row struct {
 // account is what is kept of a ServiceAccount.
 type account struct {
 	uid     types.UID
-	secrets map[string]struct{} // that it references
+	secrets sets.Set[string] // that it references
 	// reach is how far it reaches, empty if that was not asked.
 	reach reach
 	asked bool
@@ -76,7 +77,7 @@ func (r Rules) row(of *token, account *account, pods users) Row {
 	}
 	orphan := orphanage(of, account)
 	if orphan == "" {
-		_, row.Referenced = account.secrets[secret.Name]
+		row.Referenced = account.secrets.Has(secret.Name)
 		row.Reach, row.ReachBy = account.reach.reach, account.reach.by
 	} else {
 		// Its token opens nothing, however far another account of the name reaches.

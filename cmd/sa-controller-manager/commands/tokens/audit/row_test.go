@@ -7,18 +7,21 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -65,7 +68,7 @@ func space(secret *corev1.Secret) {
 
 func TestRow(t *testing.T) {
 	t.Parallel()
-	robot, other := &account{uid: "uid-robot", secrets: map[string]struct{}{"a": {}}}, &account{uid: "uid-2"}
+	robot, other := &account{uid: "uid-robot", secrets: sets.New("a")}, &account{uid: "uid-2"}
 	used := users{first: []string{"user"}, count: 1}
 	named := func(value string) func(*corev1.Secret) { return annotated(corev1.ServiceAccountNameKey, value) }
 	uid := func(value string) func(*corev1.Secret) { return annotated(corev1.ServiceAccountUIDKey, value) }
@@ -286,11 +289,11 @@ func TestDocuments(t *testing.T) {
 		"yaml": func(text []byte, into *Report) error { return yaml.UnmarshalStrict(text, into) },
 	}
 	for output, unmarshal := range read {
-		for _, rows := range [][]Row{rowsToSort(), {}} {
+		for _, rows := range [][]Row{rowsToSort(), {}, slices.Repeat(rowsToSort(), paging.Size)} {
 			var text bytes.Buffer
 			report := &Report{printers.Of("TokenAudit"), rows, Summary{Examined: 7, Findings: map[Finding]int{Unused: 1}}}
 			testutil.Must(t, Print(&text, output, report, now))
-			if len(rows) > 0 {
+			if len(rows) == len(rowsToSort()) {
 				clitest.Golden(t, "audit."+output, text.String())
 			}
 			var got Report

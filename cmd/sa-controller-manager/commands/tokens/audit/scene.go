@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/controllers/legacytokencleaner"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/paging"
 )
 
@@ -33,10 +34,10 @@ type scene struct {
 // there twice.
 func (s *scene) read(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	list := client.CoreV1().ServiceAccounts(namespace).List
-	what := "ServiceAccounts of namespace " + namespace
-	err := paging.Each(ctx, what, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
+	err := paging.Each(ctx, "ServiceAccounts of namespace "+namespace, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
 		for i := range page.Items {
-			s.addAccount(&page.Items[i])
+			one := &page.Items[i]
+			s.accounts[one.Name] = &account{uid: one.UID, secrets: tokensecrets.ReferencedBy(one)}
 		}
 		return nil
 	})
@@ -50,17 +51,6 @@ func (s *scene) read(ctx context.Context, client kubernetes.Interface, namespace
 		}
 		return nil
 	})
-}
-
-func (s *scene) addAccount(of *corev1.ServiceAccount) {
-	kept := &account{uid: of.UID}
-	if len(of.Secrets) > 0 {
-		kept.secrets = make(map[string]struct{}, len(of.Secrets))
-	}
-	for _, reference := range of.Secrets {
-		kept.secrets[reference.Name] = struct{}{}
-	}
-	s.accounts[of.Name] = kept
 }
 
 func (s *scene) addPod(pod *corev1.Pod) {

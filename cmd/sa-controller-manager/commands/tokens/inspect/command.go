@@ -22,6 +22,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/internal/apiservers"
+	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
 )
 
@@ -126,7 +127,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, token s
 		return err
 	}
 	report := Evaluate(token, known)
-	if err := Print(&report, stdout, o.output.Format); err != nil {
+	if err := printers.Document(stdout, o.output.Format, &report, report.Text); err != nil {
 		return err
 	}
 	switch report.Verdict {
@@ -151,7 +152,8 @@ func (o *commandOptions) known(ctx context.Context, client cli.ClientFunc, token
 		if err != nil {
 			return known, err
 		}
-		known.Keys = append(known.Keys, keys.Usable(published, "--jwks="+withoutQuery(o.jwks))...)
+		place, _, _ := strings.Cut(o.jwks, "?") // which may give access
+		known.Keys = append(known.Keys, keys.Usable(published, "--jwks="+place)...)
 	}
 	if !o.cluster {
 		return known, nil
@@ -161,12 +163,6 @@ func (o *commandOptions) known(ctx context.Context, client cli.ClientFunc, token
 		return known, err
 	}
 	return known, askCluster(ctx, connected, token, &known)
-}
-
-// withoutQuery is a URL as far as it gives access to nothing.
-func withoutQuery(place string) string {
-	before, _, _ := strings.Cut(place, "?")
-	return before
 }
 
 // askCluster adds what kube-apiserver knows. It need publish neither keys nor an issuer, as long as

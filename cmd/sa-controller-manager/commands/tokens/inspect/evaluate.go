@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -199,13 +198,8 @@ func (r *Report) decide(signed bool) {
 	}
 }
 
-// Print prints the report as "text", "json" or "yaml".
-func Print(r *Report, w io.Writer, output string) error {
-	return printers.Document(w, output, r, r.text)
-}
-
-// text begins with the verdict, because claims are long.
-func (r *Report) text() string {
+// Text begins with the verdict, because claims are long.
+func (r *Report) Text() string {
 	var b strings.Builder
 	table := printers.Table(&b)
 	line := func(name, value string) { fmt.Fprintf(table, "%s:\t%s\n", name, printers.Printable(value)) }

@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
+	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -170,7 +171,7 @@ func TestPrint(t *testing.T) {
 	for _, output := range []string{"text", "json", "yaml"} {
 		report := inspect.Evaluate(token, inspect.Known{Now: now, Keys: givenKeys(t)})
 		var got bytes.Buffer
-		testutil.Must(t, inspect.Print(&report, &got, output))
+		testutil.Must(t, printers.Document(&got, output, &report, report.Text))
 		for _, secret := range append(strings.Split(token, "."), token) {
 			if strings.Contains(got.String(), secret) {
 				t.Errorf("%s holds a part of the token:\n%s", output, got.String())
@@ -188,7 +189,7 @@ func TestPrintIsSafe(t *testing.T) {
 	report := inspect.Evaluate(token, inspect.Known{Now: now})
 	for _, output := range []string{"text", "json", "yaml"} {
 		var got bytes.Buffer
-		testutil.Must(t, inspect.Print(&report, &got, output))
+		testutil.Must(t, printers.Document(&got, output, &report, report.Text))
 		if strings.ContainsAny(got.String(), "\x1b\u009b\x7f") || output == "text" && strings.Contains(got.String(), "\u202e") ||
 			strings.Count(got.String(), "\nVerdict") > 0 {
 			t.Errorf("%s:\n%q", output, got.String())
@@ -211,7 +212,7 @@ func FuzzEvaluate(f *testing.F) {
 		}
 		for _, output := range []string{"text", "json", "yaml"} {
 			var got bytes.Buffer
-			testutil.Must(t, inspect.Print(&report, &got, output))
+			testutil.Must(t, printers.Document(&got, output, &report, report.Text))
 			if i := strings.LastIndexByte(token, '.'); i >= 0 && len(token)-i > 40 && strings.Contains(got.String(), token[i+1:]) {
 				t.Fatalf("%s holds the signature", output)
 			}

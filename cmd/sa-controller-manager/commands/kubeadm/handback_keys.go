@@ -104,7 +104,8 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 
 // checkDroppedRing refuses to give kube-apiserver key files in place of the key ring if they have missed a rotation.
 func (c *Config) checkDroppedRing(o *observed, d *desired) error {
-	if !d.written || !d.changes.Signer || d.key == nil || o.current.Last(component.KeyRingFlag) == "" || d.own.Last(component.KeyRingFlag) != "" {
+	dropped := o.current.Last(component.KeyRingFlag) != "" && d.own.Last(component.KeyRingFlag) == ""
+	if !d.written || !d.changes.Signer || d.key == nil || !dropped {
 		return nil
 	}
 	keys, verify, err := c.keysInUse(o)

@@ -245,7 +245,9 @@ func (f *nodeFlags) keep(fs *pflag.FlagSet) error {
 				values = list.GetSlice()
 			}
 			for _, value := range values {
-				f.Given = append(f.Given, component.Assign(name, value))
+				if value != "" || name != onlyFlag { // which versions without the flag do not know
+					f.Given = append(f.Given, component.Assign(name, value))
+				}
 			}
 		}
 	}

@@ -35,7 +35,7 @@ import (
 // namespaces, which nothing reads. It is not safe for concurrent use before Start; the listers
 // and informers that it has returned are.
 type Informers struct {
-	// OnlyIdentity has accounts keep what tells whether a token is of one that exists: a tenant writes the rest.
+	// OnlyIdentity keeps of an account what shows that it exists, and is the one of a token. A tenant writes the rest.
 	OnlyIdentity bool
 
 	all     informers.SharedInformerFactory

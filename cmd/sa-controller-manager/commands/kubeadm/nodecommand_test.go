@@ -116,7 +116,8 @@ func TestTakeoverCommand(t *testing.T) {
 		"WithSigner": {args: []string{"--external-signer", "--extra-arg=--external-signer-refresh-hint=2s"}},
 		"OnlySigner": {args: []string{"--only=signer", ring}, stdout: []string{
 			"\n+ - signer\n", "\n+ - --only-signer\n",
-			"\n2. kube-apiserver: kube-apiserver keeps its ServiceAccount plugin, and has our process sign its tokens.\nOur process signs its tokens, and does nothing else.",
+			"\n2. kube-apiserver: kube-apiserver keeps its ServiceAccount plugin, and has our process sign its tokens.\n" +
+				"Our process signs its tokens, and does nothing else.",
 		}},
 		"OnlyWhat": {args: []string{"--only=webhook"}, want: "Error: --only \"webhook\" must be one of \"\", \"signer\"\n"},
 		"OnlyWithoutRing": {

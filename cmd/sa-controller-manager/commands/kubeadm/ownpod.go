@@ -94,7 +94,8 @@ func (p *podFlags) validate() []error {
 		} else if staticpod.FlagName(arg) == tokenSecretsFlag {
 			found.Add(extraArgFlag, arg, "is a flag of this command itself")
 		} else if p.only != "" && (notOfSigner(staticpod.FlagName(arg)) || arg == component.Assign(component.KeyRingFlag, "")) {
-			found.Add(extraArgFlag, arg, "is not for "+manifests.SignerCommand+"; --reset drops what is kept of the last takeover")
+			found.Add(extraArgFlag, arg, "is not for "+manifests.SignerCommand+"; first run: kubeadm handback, or if nothing else is taken over, "+
+				"--reset drops what is kept")
 		} else if slices.Contains([]string{ownSocketFlag, staticDirFlag}, staticpod.FlagName(arg)) {
 			found.Add(extraArgFlag, arg, "is what this command decides")
 		} else if staticpod.FlagName(arg) == registrationFlag && arg != component.Assign(registrationFlag, string(registration.None)) {

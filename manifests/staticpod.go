@@ -196,6 +196,7 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 		o.Carried = nil // and of the file's flags only those that it has
 		ofManager := regexp.MustCompile(`^--(token-secrets|service-account-private-key-file|root-ca-file|webhook-[a-z]+)=`)
 		main.Args = append([]string{SignerCommand}, slices.DeleteFunc(main.Args, ofManager.MatchString)...)
+		main.Ports = slices.DeleteFunc(main.Ports, func(port corev1.ContainerPort) bool { return port.Name == "webhook" })
 		pod.Spec.InitContainers[0].Args = append(pod.Spec.InitContainers[0].Args, "--only-signer")
 	}
 	for _, arg := range o.Carried {

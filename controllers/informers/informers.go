@@ -35,6 +35,9 @@ import (
 // namespaces, which nothing reads. It is not safe for concurrent use before Start; the listers
 // and informers that it has returned are.
 type Informers struct {
+	// OnlyIdentity has accounts keep what tells whether a token is of one that exists: a tenant writes the rest.
+	OnlyIdentity bool
+
 	all     informers.SharedInformerFactory
 	watched []watched
 	whole   *Informers // nil if this is no View
@@ -60,7 +63,9 @@ func New(client kubernetes.Interface, resync time.Duration) *Informers {
 }
 
 // View returns the same Informers for one part: Missing and Await are about those that it asks this View for.
-func (i *Informers) View() *Informers { return &Informers{all: i.all, whole: i} }
+func (i *Informers) View() *Informers {
+	return &Informers{OnlyIdentity: i.OnlyIdentity, all: i.all, whole: i}
+}
 
 // Namespaces returns the lister of all namespaces and its informer.
 func (i *Informers) Namespaces() (corev1listers.NamespaceLister, cache.SharedIndexInformer) {
@@ -72,7 +77,11 @@ func (i *Informers) Namespaces() (corev1listers.NamespaceLister, cache.SharedInd
 // Accounts returns the lister of all ServiceAccounts and its informer.
 func (i *Informers) Accounts() (corev1listers.ServiceAccountLister, cache.SharedIndexInformer) {
 	informer := i.all.Core().V1().ServiceAccounts()
-	i.watch(Accounts, informer.Informer(), trimAccount)
+	transform := trimAccount
+	if i.OnlyIdentity {
+		transform = identityOf
+	}
+	i.watch(Accounts, informer.Informer(), transform)
 	return informer.Lister(), informer.Informer()
 }
 
@@ -164,6 +173,16 @@ func trimNamespace(obj any) (any, error) {
 func trimAccount(obj any) (any, error) {
 	if account, ok := obj.(*corev1.ServiceAccount); ok {
 		account.ManagedFields = tokensecrets.KeepWrittenReferences(account.ManagedFields)
+	}
+	return obj, nil
+}
+
+func identityOf(obj any) (any, error) {
+	if account, ok := obj.(*corev1.ServiceAccount); ok {
+		of := &account.ObjectMeta
+		*account = corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+			Namespace: of.Namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion, DeletionTimestamp: of.DeletionTimestamp,
+		}}
 	}
 	return obj, nil
 }

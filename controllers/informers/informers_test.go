@@ -197,7 +197,7 @@ func TestTransformsPassOnWhatIsNotTheirs(t *testing.T) {
 	t.Parallel()
 	tombstone := cache.DeletedFinalStateUnknown{Key: "shop/robot-token", Obj: secretOf("robot")}
 	for name, transform := range map[string]cache.TransformFunc{
-		"Namespace": trimNamespace, "Account": trimAccount, "TokenSecret": observeTokenSecret,
+		"Namespace": trimNamespace, "Account": trimAccount, "OnlyIdentity": identityOf, "TokenSecret": observeTokenSecret,
 	} {
 		got, err := transform(tombstone)
 		if diff := cmp.Diff(any(tombstone), got); diff != "" || err != nil {
@@ -231,6 +231,13 @@ func TestOtherObjectsAreTrimmed(t *testing.T) {
 		want.TypeMeta, want.ManagedFields = got.TypeMeta, got.ManagedFields
 		testutil.Check(t, "cached account", want, got)
 		testutil.Check(t, "managedFields of the account, which prove a reference", 1, len(got.ManagedFields))
+		signer, end := started(t.Context(), client, func(v *Informers) { v.OnlyIdentity = true; v.Accounts() })
+		defer end()
+		signer.Await(t.Context())
+		accounts, _ = signer.Accounts()
+		testutil.Check(t, "account of the signer", &corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot", UID: "uid", ResourceVersion: "4"},
+		}, testutil.Get(accounts.ServiceAccounts("shop").Get("robot"))(t))
 		namespaces, _ := v.Namespaces()
 		namespace := testutil.Get(namespaces.Get("shop"))(t)
 		testutil.Check(t, "cached namespace", &corev1.Namespace{

@@ -69,8 +69,8 @@ func encodeJSON(document any) ([]byte, error) {
 	return escaped(text), err
 }
 
-// YAML encodes untrusted text as YAML, with some 25 KiB of memory for each object of a dozen fields. It converts JSON, which names the fields, and the YAML
-// parser refuses some characters that JSON allows, so they must be escaped first.
+// YAML encodes untrusted text as YAML, with some 25 KiB of memory for each object of a dozen fields. It converts JSON, which names
+// the fields, and the YAML parser refuses some characters that JSON allows, so they must be escaped first.
 func YAML(document any) ([]byte, error) {
 	text, err := json.Marshal(document)
 	if err != nil {

@@ -86,8 +86,8 @@ func (f Files) Takeover(changes Changes) (Files, error) {
 	if err != nil {
 		return f, err
 	}
-	if f.Taken == nil && keyIsTaken(first.Command()) {
-		return f, f.unrecorded("a last " + Assign(KeyFlag, ""))
+	if line := f.left(first.Command()); f.Taken == nil && line != "" && (keyIsTaken(first.Command()) || f.backupLacks(line)) {
+		return f, f.unrecorded(line)
 	}
 	of := changes.of
 	if f.Name == ControllerManager {
@@ -142,6 +142,12 @@ func (f Files) left(command staticpod.Command) string {
 		return "a last " + Assign(KeyFlag, "")
 	}
 	return ""
+}
+
+// backupLacks reports whether a takeover has written a line: a cluster that was created with it has it in the backup, too.
+func (f Files) backupLacks(line string) bool {
+	backup, err := staticpod.Parse(f.Backup, f.Name)
+	return err == nil && !slices.Contains(backup.Command(), line)
 }
 
 // keyIsTaken reports whether a takeover has taken the key of kube-controller-manager: kubeadm gives no flag twice.

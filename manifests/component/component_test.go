@@ -119,7 +119,6 @@ func TestEdits(t *testing.T) {
 			reason:    "the first mention counts, so a line at the end would not do",
 			component: kcm, command: []string{"--controllers=*,serviceaccount"}, refused: "names serviceaccount-controller",
 		},
-		"FilledIn": {component: kcm, command: []string{"--controllers=$(LIST)"}, refused: "the kubelet expands a variable"},
 
 		// An older kube-controller-manager would not start with the name of the fourth controller.
 		"v1.37": {
@@ -257,6 +256,16 @@ func TestUnrecorded(t *testing.T) {
 		if _, err := f.Handback(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want %q", name, err, tc.want)
 		}
+	}
+	created := Files{Name: APIServer, Manifest: staticpodtest.Read(t, "testdata/manifests/v1.37/kube-apiserver.yaml")}
+	lost := testutil.Get(created.Takeover(Changes{Signer: true}))(t)
+	lost.Taken, lost.Patch = nil, nil
+	if _, err := lost.Takeover(Changes{Signer: true}); err == nil || !strings.Contains(err.Error(), "by hand, from its backup") {
+		t.Errorf("the backup would be lost, too: %v", err)
+	}
+	created.Manifest, created.Backup = lost.Manifest, lost.Manifest
+	if _, err := created.Takeover(Changes{Signer: true}); err != nil {
+		t.Errorf("of a cluster that was created with our signer: %v", err)
 	}
 	former := Files{Name: APIServer, Manifest: staticpodtest.Manifest([]string{APIServer}), Patch: []byte("[]")}
 	if _, err := former.Takeover(Changes{}); err == nil || !strings.Contains(err.Error(), "there is the patch for kubeadm, but no record") {

@@ -28,6 +28,9 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
+// world is a control plane of one test.
+type world struct{ *testcluster.ControlPlane }
+
 // TestEveryVerb takes each verb of each part away from a user who has nothing but the
 // roles of that part: what is missing is that and nothing else.
 func TestEveryVerb(t *testing.T) {
@@ -120,9 +123,6 @@ func awaitLog(t *testing.T, manager *devcluster.Manager, text string) {
 }
 
 func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
-
-// world is a control plane of one test.
-type world struct{ *testcluster.ControlPlane }
 
 func newWorld(t *testing.T, verificationKeys ...string) *world {
 	t.Helper()

@@ -5,6 +5,7 @@ package permissions
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -128,7 +129,7 @@ func (w *signerWorld) filled(t *testing.T, name, keyID string) {
 func TestSignerAlone(t *testing.T) {
 	w := newSignerWorld(t)
 	w.granted(t)
-	kcm := w.StartKCM(t)
+	kcm := w.StartKCM(t, "--leader-elect=true")
 	w.AwaitAccounts(t, "default", "default")
 	w.AwaitAccounts(t, "kube-system", "default")
 	w.mounted(t)
@@ -144,7 +145,7 @@ func TestSignerAlone(t *testing.T) {
 	w.pruned(t, first)
 
 	w.fill(t, "leaked", first)
-	const signs = "kube-controller-manager signs the tokens of Secrets with key "
+	signs := w.kcm(t) + " signs the tokens of Secrets with key "
 	leaked := slices.Concat(w.bound, w.ofSecrets)
 	w.bound, w.ofSecrets = nil, nil
 	if printed := w.keys(t, 1, "revoke", "--yes", first); !strings.Contains(printed, signs+first+", which is revoked") {
@@ -213,6 +214,13 @@ func (w *signerWorld) mounted(t *testing.T) {
 	}
 }
 
+// kcm is how a command names the kube-controller-manager that leads.
+func (w *signerWorld) kcm(t *testing.T) string {
+	t.Helper()
+	host := testutil.Get(os.Hostname())(t)
+	return "kube-controller-manager on host " + host
+}
+
 // pruned wants the first key to stay while kube-controller-manager signs with it, though no Secret has it.
 func (w *signerWorld) pruned(t *testing.T, first string) {
 	t.Helper()
@@ -221,7 +229,7 @@ func (w *signerWorld) pruned(t *testing.T, first string) {
 	}
 	w.ofSecrets = nil
 	printed := w.keys(t, 0, "prune", "--longest-token-lifetime=1s")
-	want := "Stays:      " + first + ": kube-controller-manager still signs with key"
+	want := "Stays:      " + first + ": " + w.kcm(t) + " still signs with key"
 	if !strings.Contains(printed, want) {
 		t.Errorf("pruned, want %q:\n%s", want, printed)
 	}

@@ -97,6 +97,7 @@ func newManager(ctx context.Context, o *options.Options, registry metrics.KubeRe
 // wire builds all other parts.
 func (m *Manager) wire(config *rest.Config) error {
 	m.informers = informers.New(m.Client, resync(&m.Options.Generic))
+	m.informers.OnlyIdentity = m.Options.OnlySigns
 	m.Recorder = events.NewRecorder(m.Client, options.ProgramName)
 	m.Loops = reconcile.NewMetrics(m.Registry.MustRegister)
 	bundle, err := m.files.openRootCA(&m.Options.Keys, config)

@@ -102,6 +102,32 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 	return notes, nil
 }
 
+// checkDroppedRing refuses to give kube-apiserver key files in place of the key ring if they have missed a rotation.
+func (c *Config) checkDroppedRing(o *observed, d *desired) error {
+	dropped := o.current.Last(component.KeyRingFlag) != "" && d.own.Last(component.KeyRingFlag) == ""
+	if !d.written || !d.changes.Signer || d.key == nil || !dropped {
+		return nil
+	}
+	keys, verify, err := c.keysInUse(o)
+	if err != nil {
+		return err
+	}
+	known := []signing.PublicKey{d.key.Public()}
+	for _, file := range d.own.All(component.VerifyKeyFlag) {
+		found, err := cli.ReadFile(component.VerifyKeyFlag, c.onNode(file), signing.ParsePublicKeys)
+		if err != nil {
+			return fmt.Errorf("our %w", err)
+		}
+		known = append(known, found...)
+	}
+	file := c.onNode(d.own.Last(component.KeyFlag))
+	problems := append(lacking(keys, verify, known, "our process"), cannotSign(keys, manager, file, d.key, nil, known))
+	if err := errors.Join(append(problems, revokedIn(file, keys.Revoked, known...)...)...); err != nil {
+		return fmt.Errorf("without its key ring: %w\n\"keys export --kubeadm\" writes the files (docs/rotation.md)", err)
+	}
+	return nil
+}
+
 // revokedIn returns an error for each key of a file that was revoked.
 func revokedIn(file string, revoked ring.Revocations, keys ...signing.PublicKey) (found []error) {
 	for _, key := range keys {
@@ -128,7 +154,7 @@ func lacking(keys ring.State, verify, known []signing.PublicKey, files string) (
 	for _, key := range append(need, verify...) {
 		if !contains(known, key.ID) && !keys.Revoked.Has(key) {
 			problems = append(problems, fmt.Errorf("%s does not hold key %s (%s), "+
-				"and kube-apiserver would refuse all its tokens after the handback", files, key.ID, key.Algorithm))
+				"and kube-apiserver would refuse all its tokens afterwards", files, key.ID, key.Algorithm))
 		}
 	}
 	return problems
@@ -144,7 +170,7 @@ func cannotSign(keys ring.State, name, file string, key *signing.PrivateKey, err
 	case err != nil && active.Signer == "":
 		return fmt.Errorf("%s would sign nothing: it gets back %w", name, err)
 	case active.Signer == "":
-		return fmt.Errorf("%s holds key %s, and %s would sign with it after the handback; key %s (%s) signs now",
+		return fmt.Errorf("%s holds key %s, and %s would sign with it afterwards; key %s (%s) signs now",
 			file, key.ID(), name, active.ID, active.Algorithm)
 	case err == nil && (name != component.APIServer || contains(verified, key.ID())):
 		_, has := keys.Key(key.ID())

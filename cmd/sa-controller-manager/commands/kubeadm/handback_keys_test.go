@@ -42,15 +42,26 @@ func newRotated(t *testing.T, signer bool) *rotated {
 	return p
 }
 
+// TestDroppedRing: key files that have missed a rotation do not take the place of a key ring.
+func TestDroppedRing(t *testing.T) {
+	t.Parallel()
+	p := newRotated(t, true)
+	p.config.Rewrite, p.config.Pod.extraArgs = true, []string{component.Assign(component.KeyRingFlag, "")}
+	p.refuses(t, "they have missed a rotation", Takeover, "our process does not hold key "+keyID(t, testkeys.P256()))
+	p.write(t, "pki/sa.key", testkeys.P256())
+	p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
+	p.writeSteps(t, takeover, 3)
+}
+
 // TestHandbackOfStaleKeys: a handback that would break tokens is refused before anything is changed.
 func TestHandbackOfStaleKeys(t *testing.T) {
 	t.Parallel()
 	const verifying, signs = "/etc/kubernetes/pki/sa.pub", "ROOT/etc/kubernetes/pki/sa.key"
 	rsa, ecdsa := keyID(t, testkeys.RSA2048()), keyID(t, testkeys.P256())
 	type changes map[string][]byte // by file; nil removes it
-	missing := verifying + " does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback"
+	missing := verifying + " does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens afterwards"
 	otherKey := func(holds, component string) string {
-		return signs + " holds key " + holds + ", and " + component + " would sign with it after the handback; key " + ecdsa +
+		return signs + " holds key " + holds + ", and " + component + " would sign with it afterwards; key " + ecdsa +
 			" (ES256) signs now"
 	}
 	cases := map[string]struct {

@@ -116,14 +116,14 @@ func TestTakeoverCommand(t *testing.T) {
 		"WithSigner": {args: []string{"--external-signer", "--extra-arg=--external-signer-refresh-hint=2s"}},
 		"OnlySigner": {args: []string{"--only=signer", ring}, stdout: []string{
 			"\n+ - signer\n", "\n+ - --only-signer\n",
-			"\n2. kube-apiserver: kube-apiserver keeps its ServiceAccount plugin.\nOur process signs its tokens, and does nothing else.",
+			"\n2. kube-apiserver: kube-apiserver keeps its ServiceAccount plugin, and has our process sign its tokens.\nOur process signs its tokens, and does nothing else.",
 		}},
 		"OnlyWhat": {args: []string{"--only=webhook"}, want: "Error: --only \"webhook\" must be one of \"\", \"signer\"\n"},
 		"OnlyWithoutRing": {
 			args: []string{"--only=signer"}, want: "Error: our --service-account-key-ring: there is no key ring: read ROOT" + manifests.KeyRing,
 		},
 		"OnlyWithFlagOfTheManager": {
-			args: []string{"--only=signer", ring, "--extra-arg=--webhook-port=0"}, want: extra + "unknown flag: --webhook-port\n",
+			args: []string{"--only=signer", ring, "--extra-arg=--webhook-port=0"}, want: "Error: --extra-arg \"--webhook-port=0\" is not for signer",
 		},
 		"OnlyWithTokenSecrets": {
 			args: []string{"--only=signer", ring, "--token-secrets=auto"}, want: "Error: --token-secrets \"auto\" must be left out with --only: ",

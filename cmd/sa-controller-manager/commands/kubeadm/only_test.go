@@ -70,8 +70,7 @@ func TestSignerAndEverything(t *testing.T) {
 			p.writeSteps(t, takeover, all)
 			p.config.OnlySigner, p.config.ExternalSigner, p.config.KeepPlugin, p.config.Steps = false, false, false, nil
 			p.refuses(t, "it would sign with a key file", Takeover, "and the rewrite would drop it; to keep it add")
-			p.config.Pod.extraArgs = append(p.config.Pod.extraArgs, component.Assign(component.KeyFlag, ""),
-				component.Assign(component.KeyRingFlag, manifests.KeyRing))
+			p.config.Pod.extraArgs = append(p.config.Pod.extraArgs, "--"+component.KeyFlag+"=", "--"+component.KeyRingFlag+"="+manifests.KeyRing)
 			p.writeSteps(t, takeover, all)
 			status, err := p.config.status()
 			testutil.Must(t, err)
@@ -97,7 +96,7 @@ func TestSignerKeepsNoFlagOfTheManager(t *testing.T) {
 	writeRing(t, p.dir+"/pki/ring")
 	p.takenOver(t, "--extra-arg=--service-account-private-key-file=", ring)
 	got := p.takeover(t, "--only=signer", "--dry-run")
-	for _, want := range []string{"unknown flag: --service-account-private-key-file", "--reset drops what is kept"} {
+	for _, want := range []string{`"--service-account-private-key-file=" is not for signer`, "--reset drops what is kept"} {
 		if got.Code != 1 || !strings.Contains(got.Stderr, want) {
 			t.Errorf("%+v, want %q", got, want)
 		}
@@ -105,4 +104,14 @@ func TestSignerKeepsNoFlagOfTheManager(t *testing.T) {
 	if got := p.takeover(t, "--only=signer", "--reset", ring, "--dry-run"); got.Code != 0 {
 		t.Errorf("with --reset: %+v", got)
 	}
+}
+
+// TestTakeoverWithoutItsRecord: the backup, which is the only copy of the key flags then, is not written over.
+func TestTakeoverWithoutItsRecord(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	p.onlySigner()
+	p.writeSteps(t, takeover, all)
+	p.remove(t, "sa-controller-manager-backup/record.json", apiServerPatch)
+	p.refuses(t, "again", Takeover, "there is --"+endpointFlag+"="+manifests.SignerSocket+", but no record of what a takeover has changed")
 }

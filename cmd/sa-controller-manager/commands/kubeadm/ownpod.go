@@ -93,6 +93,8 @@ func (p *podFlags) validate() []error {
 			found.Add(extraArgFlag, arg, "must be a flag, --name=value")
 		} else if staticpod.FlagName(arg) == tokenSecretsFlag {
 			found.Add(extraArgFlag, arg, "is a flag of this command itself")
+		} else if p.only != "" && (notOfSigner(staticpod.FlagName(arg)) || arg == component.Assign(component.KeyRingFlag, "")) {
+			found.Add(extraArgFlag, arg, "is not for "+manifests.SignerCommand+"; --reset drops what is kept of the last takeover")
 		} else if slices.Contains([]string{ownSocketFlag, staticDirFlag}, staticpod.FlagName(arg)) {
 			found.Add(extraArgFlag, arg, "is what this command decides")
 		} else if staticpod.FlagName(arg) == registrationFlag && arg != component.Assign(registrationFlag, string(registration.None)) {
@@ -102,6 +104,13 @@ func (p *podFlags) validate() []error {
 		}
 	}
 	return found
+}
+
+// notOfSigner reports whether only the manager has a flag, as far as this version knows it.
+func notOfSigner(name string) bool {
+	_, manager, err := secureport.Parse(nil)
+	_, signer, failed := secureport.Parse([]string{manifests.SignerCommand})
+	return err == nil && failed == nil && manager.Lookup(name) != nil && signer.Lookup(name) == nil
 }
 
 // filesOf returns the files that a flag of our process names. The placeholder of the value in the help
@@ -236,7 +245,9 @@ func (f *nodeFlags) keep(fs *pflag.FlagSet) error {
 				values = list.GetSlice()
 			}
 			for _, value := range values {
-				f.Given = append(f.Given, component.Assign(name, value))
+				if value != "" || name != onlyFlag { // which versions without the flag do not know
+					f.Given = append(f.Given, component.Assign(name, value))
+				}
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func TestTakeoverAgain(t *testing.T) {
 		},
 		"EverythingAfterTheSigner": {
 			first: []string{"--only=signer", ring}, second: []string{"--only=", noFile}, kept: ring, loses: "signer",
-			record: []string{noFile, ring, "--only="},
+			record: []string{noFile, ring},
 		},
 		"ResetSigner": {
 			reason: "kube-apiserver has not been changed yet", first: []string{"--external-signer"}, second: []string{"--reset"},

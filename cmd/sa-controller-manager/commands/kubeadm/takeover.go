@@ -46,7 +46,7 @@ func Takeover(ctx context.Context, c Config) error {
 		return err
 	}
 	if d.written && c.includes(StepManager) {
-		if err := cmp.Or(c.checkBinary(ctx), c.readNamed(d)); err != nil {
+		if err := cmp.Or(c.checkBinary(ctx), c.readNamed(d), c.checkDroppedRing(o, d)); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,9 @@ func (c *Config) componentStep(o *observed, d *desired, name, summary string) st
 func (c *Config) planAPIServer(o *observed, d *desired, w *written) ([]step, error) {
 	last := c.componentStep(o, d, StepAPIServer, "kube-apiserver leaves the ServiceAccounts of Pods to its webhook")
 	if !d.files {
-		last.summary = "kube-apiserver keeps its ServiceAccount plugin"
+		if last.summary = "kube-apiserver keeps its ServiceAccount plugin"; d.changes.Signer {
+			last.summary += ", and has our process sign its tokens"
+		}
 		last.notes = []string{d.note}
 		err := w.takes(&last, o.apiServer(), d.apiServer)
 		return []step{last}, err

@@ -33,8 +33,8 @@ type scene struct {
 // read reads a namespace in pages. A Pod that finishes or begins meanwhile may be missed or
 // there twice.
 func (s *scene) read(ctx context.Context, client kubernetes.Interface, namespace string) error {
-	list := client.CoreV1().ServiceAccounts(namespace).List
-	err := paging.Each(ctx, "ServiceAccounts of namespace "+namespace, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
+	all := client.CoreV1().ServiceAccounts(namespace).List
+	err := paging.Each(ctx, "ServiceAccounts of namespace "+namespace, all, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
 		for i := range page.Items {
 			one := &page.Items[i]
 			s.accounts[one.Name] = &account{uid: one.UID, secrets: tokensecrets.ReferencedBy(one)}

@@ -322,6 +322,13 @@ func (s *Standing) Forks() string {
 	return strings.Join(forks, ", ")
 }
 
+// Strayed reports whether Active is of the file of this host alone, which has not come from what the host has published, and returns
+// the key that signs by that, "" for none.
+func (s *Standing) Strayed() (signs string, strayed bool) {
+	own, known := s.p.Entry(s.file.Host)
+	return own.active(s.p), known && s.newest.Host == own.Host && !slices.Contains(s.newest.History, own.version())
+}
+
 // Follows reports whether the file has come from a ring that is published, if any is.
 func (s *Standing) Follows() bool {
 	follows := func(entry Entry) bool { return entry.version() != "" && relate(s.file.State, entry) == older }

@@ -106,11 +106,16 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids []string, note string, err error) {
 	active, forks := stands.Active(), stands.Forks()
 	by, long := stands.ByRevocation(o.Clock.Now())
+	published, strayed := stands.Strayed()
 	switch {
 	case o.Cluster == nil:
 		return nil, "", fmt.Errorf("it is not known which key signs: %w", errNoCluster)
 	case forks != "":
 		return nil, "", ring.Refuse("rings are forked, and several keys sign ("+forks+")", "name those that have leaked (keys revoke KEY-ID)")
+	case strayed:
+		return nil, "", ring.Refuse(fmt.Sprintf("the file of this host has %s as the key that signs, and the host has published %s: the file "+
+			"was put back, or is of another cluster", cmp.Or(active, "none"), cmp.Or(published, "none")),
+			"if the published one has leaked: keys revoke "+cmp.Or(published, "KEY-ID"))
 	case active == "":
 		return nil, "", cmp.Or(unknown, errors.New("no key signs: there is none left, or no key ring"))
 	case long:

@@ -23,6 +23,7 @@ import (
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/signing/testkeys"
 )
 
 // away is a kube-apiserver whose external signer is dead: a review of a token with a key that it does not have waits for that.
@@ -143,6 +144,53 @@ func TestRevokeIncomplete(t *testing.T) {
 			}
 			if state := w.state(); len(state.Revoked) != 1 || state.Active().ID != tc.leaves {
 				t.Errorf("%s: %d keys are revoked in the file, and %s is active", tc.reason, len(state.Revoked), state.Active().ID)
+			}
+		})
+	}
+}
+
+// TestRevokeActiveElsewhere: --active is never for a key of a file alone that this host does not sign with.
+func TestRevokeActiveElsewhere(t *testing.T) {
+	t.Parallel()
+	foreign := func(t *testing.T, w *world) *world {
+		other := newWorld(t)
+		w.must(os.Remove(other.File.Path()))
+		w.must(other.File.Init(testkeys.Parse(testkeys.RSA2048Other()), nil, new(ring.KeyOf(testkeys.Parse(testkeys.P384()))), epoch))
+		other.show("cp-1", 0)
+		return other
+	}
+	otherID, nextID := testkeys.Parse(testkeys.RSA2048Other()).Public().ID, testkeys.Parse(testkeys.P384()).Public().ID
+	for name, tc := range map[string]struct {
+		reason string
+		file   func(*testing.T, *world) *world // whose ring file is put here
+		here   string
+	}{
+		"of another cluster": {reason: "the key of the file was revoked", file: foreign, here: otherID},
+		"of another cluster, where a key was revoked": {
+			reason: "it ended with 0: nothing more is revoked", here: nextID,
+			file: func(t *testing.T, w *world) *world {
+				other := foreign(t, w)
+				other.accepts, other.jwks = nil, new("")
+				_, err := other.Revoke(t.Context(), RevokeOptions{IDs: []string{otherID}})
+				w.must(err)
+				return other
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.must(copyFile(tc.file(t, w).File, w.File))
+			before := w.state()
+			w.accepts, w.jwks = nil, new("") // what is revoked nevertheless is not waited for
+			notes, err := w.Revoke(t.Context(), RevokeOptions{Active: true})
+			if err == nil {
+				t.Fatalf("%s: said %q", tc.reason, notes)
+			}
+			refusedWith(t, err, "the file of this host has "+tc.here+" as the key that signs, and the host has published "+rsaID)
+			refusedWith(t, err, "keys revoke "+rsaID)
+			if p := w.published(); len(p.Removed) > 0 || w.state().Version() != before.Version() {
+				t.Errorf("%s: revoked %+v, the file has version %s", tc.reason, p.Removed, w.state().Version())
 			}
 		})
 	}

@@ -129,7 +129,7 @@ current-context: c
 `, api.URL)))
 	server := testutil.Get(New(*config))(t)
 	stop := testutil.Start(t, func(ctx context.Context) error { return server.Run(klog.NewContext(ctx, klog.Logger{})) })
-	c := client(t, func(*http.Transport) {})
+	c := client(t, func(tr *http.Transport) { tr.DisableKeepAlives = true }) // nor stays after a request that is given up
 	if got := get(t, c, urlOf(server, "/livez")); got.status != http.StatusOK {
 		t.Errorf("/livez answers %d: %s", got.status, got.body)
 	}

@@ -107,8 +107,12 @@ func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring [
 	if err != nil {
 		return err
 	}
-	lines := Compare(ring, documents)
-	if err := Print(stdout, lines, o.output.Format); err != nil {
+	return compared(Compare(ring, documents), o.output.Format, stdout, stderr)
+}
+
+// compared prints a comparison, and returns cli.ErrFindings unless all keys are the same.
+func compared(lines []Line, format string, stdout, stderr io.Writer) error {
+	if err := Print(stdout, lines, format); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(lines, func(line Line) bool { return line.Result != published.Same }) {
@@ -187,6 +191,8 @@ type publishOptions struct {
 
 	publishing options.Publishing
 	replace    bool
+	check      bool
+	caFile     string
 }
 
 func newPublishCommand() *cobra.Command {
@@ -196,7 +202,7 @@ func newPublishCommand() *cobra.Command {
 		Short: "Publish the keys once for relying parties",
 		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
 does all the time, and print the JWKS. Documents of another issuer stay, unless --replace is given:
-then its relying parties refuse its tokens. "keys jwks --check" compares what they read with the ring.`,
+then its relying parties refuse its tokens. --check compares what they read with the ring.`,
 		Args: cli.NoArguments,
 	}
 	o.addRing(cmd.Flags())
@@ -207,9 +213,12 @@ then its relying parties refuse its tokens. "keys jwks --check" compares what th
 	}, &o.publishing)
 	cmd.Flags().BoolVar(&o.replace, "replace", o.replace,
 		"Replace the documents of another issuer, too. Its tokens are refused from then on.")
+	cmd.Flags().BoolVar(&o.check, "check", o.check,
+		"Get the JWKS below --service-account-issuer then, and compare it with the ring. Exit code: 2 if a key is not the same.")
+	AddCAFile(cmd, &o.caFile)
 	cli.AddDryRun(cmd, &o.connection)
 	cmd.RunE = cli.WhenValid(o.validate, func(cmd *cobra.Command, _ []string) error {
-		return o.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	})
 	return cmd
 }
@@ -220,13 +229,16 @@ func (o *publishOptions) validate() []error {
 	if o.replace && len(destinations) == 0 {
 		p.Add("replace", o.replace, "must come with --"+options.PublishKeysFlag)
 	}
+	if o.check && o.issuer == "" {
+		p.Add("check", o.check, "must come with --service-account-issuer")
+	}
 	if len(destinations) > 0 {
 		p = append(p, o.publishing.ValidateFor(&options.Keys{KeyRing: o.ring, Issuers: []string{o.issuer}})...)
 	}
 	return p
 }
 
-func (o *publishOptions) run(stdout, stderr io.Writer) error {
+func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	cli.WritesTo(stderr, &o.connection)
 	state, err := ring.At(o.ring).Read()
 	if err != nil {
@@ -245,6 +257,18 @@ func (o *publishOptions) run(stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%s\n", jwks)
-	return err
+	if _, err = fmt.Fprintf(stdout, "%s\n", jwks); err != nil || !o.check {
+		return err
+	}
+	ctx, cancel := cli.AnswerWithin(ctx, checkTimeout)
+	defer cancel()
+	there, err := ReadPublished(ctx, nil, nil, strings.TrimSuffix(o.issuer, "/")+signing.JWKSPath, o.caFile)
+	if err != nil {
+		return err
+	}
+	keys, err := Read(&options.Keys{KeyRing: o.ring})
+	if err != nil {
+		return err
+	}
+	return compared(Compare(keys, there), "table", stderr, stderr)
 }

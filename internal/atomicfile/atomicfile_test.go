@@ -4,12 +4,16 @@
 package atomicfile
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -53,6 +57,46 @@ func TestWriteFails(t *testing.T) {
 	only(t, dir, "is-a-directory")
 	if err := Write(filepath.Join(dir, "none", "x"), nil, 0o600); err == nil {
 		t.Error("written into a directory that does not exist")
+	}
+}
+
+// A disk that is full or read-only must not cost the old file either, and is named.
+func TestWriteOnASpoiledDisk(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		spoil func(dir string) error
+		want  error
+	}{
+		"full": {want: unix.ENOSPC, spoil: func(dir string) error {
+			if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+				return fmt.Errorf("fill the disk: %w", err)
+			}
+			return nil
+		}},
+		"read-only": {want: unix.EROFS, spoil: func(dir string) error {
+			return unix.Mount("", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); errors.Is(err, unix.EPERM) {
+				t.Skip("only root may mount a file system")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
+			path := filepath.Join(dir, "ring.json")
+			testutil.Must(t, Write(path, []byte("one"), 0o600))
+			testutil.Must(t, tc.spoil(dir))
+			if err := Write(path, make([]byte, 10_000), 0o600); !errors.Is(err, tc.want) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("the error is %v, want %v and the directory", err, tc.want)
+			}
+			holds(t, path, "one", 0o600)
+			if left := testutil.Get(filepath.Glob(filepath.Join(dir, ".*")))(t); len(left) > 0 {
+				t.Errorf("left over: %q", left)
+			}
+		})
 	}
 }
 

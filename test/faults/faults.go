@@ -8,15 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,76 +102,6 @@ func silenceConnections(_ context.Context, w *World) (func(context.Context) erro
 		}
 		return nil
 	}, nil
-}
-
-// errSkipped is of a fault that needs root.
-var errSkipped = errors.New("only root may mount a file system")
-
-// fullDisk leaves no room.
-func fullDisk(dir string) error {
-	err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o600)
-	return workload.Ignore(err, func(err error) bool { return errors.Is(err, unix.ENOSPC) })
-}
-
-func readOnlyDisk(dir string) error {
-	return os.NewSyscallError("mount", unix.Mount("", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-}
-
-// disk makes a key ring on a small file system of its own, spoils that, and has the next key
-// replaced: the command must fail, say why in these words and where, and change no file.
-func disk(words string, spoil func(dir string) error) Inject {
-	return func(ctx context.Context, w *World) (func(context.Context) error, error) {
-		mount, err := os.MkdirTemp(w.cluster.Dir(), "disk-")
-		if err != nil {
-			return nil, fmt.Errorf("make a directory: %w", err)
-		}
-		if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "size=64k"); errors.Is(err, unix.EPERM) {
-			return nil, errSkipped
-		} else if err != nil {
-			return nil, os.NewSyscallError("mount", err)
-		}
-		unmount := func(context.Context) error { return os.NewSyscallError("umount", unix.Unmount(mount, 0)) }
-		if err := w.replaceKeyOn(ctx, mount, words, spoil); err != nil {
-			return nil, errors.Join(err, unmount(ctx))
-		}
-		return unmount, nil
-	}
-}
-
-func (w *World) replaceKeyOn(ctx context.Context, mount, words string, spoil func(dir string) error) error {
-	dir := filepath.Join(mount, "keys")
-	product, flag := w.replicas[0].binary, "--service-account-key-ring="+filepath.Join(dir, "ring.json")
-	if _, err := product.Run(ctx, "keys", "init", flag, "--from-private-key-file="+w.cluster.SigningKeyFile()); err != nil {
-		return err
-	}
-	before, err := filesIn(dir)
-	if err := errors.Join(err, spoil(mount)); err != nil {
-		return err
-	}
-	_, refused := product.Run(ctx, "keys", "next", flag, "--algorithm=P-256")
-	after, err := filesIn(dir)
-	if err != nil {
-		return err
-	}
-	if said := fmt.Sprint(refused); refused == nil || !strings.Contains(said, words) || !strings.Contains(said, dir+"/") {
-		w.report(checker.Violated(7, "keys next in %s, %q: the error is %v", dir, words, refused))
-	}
-	if !maps.Equal(before, after) {
-		w.report(checker.Violated(7, "keys next, %q, has not left the files as they were: %q before, %q now", words,
-			slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after))))
-	}
-	return nil
-}
-
-// filesIn is what each file of a directory holds.
-func filesIn(dir string) (map[string]string, error) {
-	entries, err := os.ReadDir(dir)
-	all := map[string]string{}
-	for _, entry := range entries {
-		content, readErr := os.ReadFile(filepath.Join(dir, entry.Name()))
-		all[entry.Name()], err = string(content), errors.Join(err, readErr)
-	}
-	return all, err
 }
 
 // repairLimit is how long a configuration may stay changed on a healthy watch: twice the 2 s that are promised, because a

@@ -2,21 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package faults tries to break the promises of docs/reliability.md on a real control
-// plane, and says whether it could: what needs a real etcd, real connections and processes, or load. The rest
-// is test/simulation's.
+// plane, and says whether it could: what needs a real etcd, real connections and processes. The rest
+// is test/simulation's, whose judge is the same.
 //
 // A workload (package workload) churns namespaces, accounts, Secrets and Pods and remembers what must
 // exist because of it. Two replicas of the product work on that, each behind a proxy,
 // while one fault after the other comes, in an order that a seed says. Then all
 // faults end, and the checker (package checker) reads the API until everything is as the promises
-// say or a timeout passes. Load has slow and broken clients attack the webhook.
-// Rotation has an operator rotate keys under faults, in a World of its own.
+// say or a timeout passes. Rotation has an operator rotate keys under faults, in a World of its own.
 //
-// The suite proves itself: bugs in the product's source (package planted) must be
-// found.
-//
-// Lifecycle: Start, then Faults, Load, Control and Planted in any order, then Stop. One
-// goroutine calls them. Rotation needs none of it.
+// Lifecycle: Start, Faults, Stop. Rotation has a World of its own.
 //
 // What must never happen: that the suite blames the product for what a fault excuses. Each excuse is
 // an Interval that the fault itself has opened.
@@ -27,20 +22,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/faults/checker"
-	"sa-controller-manager/test/faults/planted"
 	"sa-controller-manager/test/faults/workload"
 	"sa-controller-manager/test/integration/faultproxy"
 )
@@ -54,7 +42,7 @@ const stayWell = 3 * time.Second
 func (w *World) Faults(ctx context.Context, binary devcluster.Binary, seed uint64, length time.Duration) (checker.Outcome, string, error) {
 	w.mode = workload.ModeOf(seed)
 	defer func() { w.mode = workload.Auto }()
-	if err := w.deploy(ctx, quickPings(binary), 2); err != nil {
+	if err := w.deploy(ctx, quickPings(binary)); err != nil {
 		return checker.Outcome{}, "", err
 	}
 	workload := workload.StartWorkload(w.client, seed, "faults")
@@ -77,9 +65,6 @@ const breather = 500 * time.Millisecond
 func (w *World) execute(ctx context.Context, seed uint64, length time.Duration) error {
 	random := rand.New(rand.NewPCG(seed, 0))
 	if err := w.strike(ctx, random, Processes(), length); err != nil {
-		return err
-	}
-	if err := w.strike(ctx, random, Files(), 0); err != nil {
 		return err
 	}
 	if err := w.calm(ctx); err != nil {
@@ -139,10 +124,6 @@ func (w *World) perform(ctx context.Context, fault Entry) error {
 	excuse := &checker.Interval{From: time.Now(), Excuse: fault.Excuse}
 	w.excuses = append(w.excuses, excuse)
 	heal, err := fault.Inject(ctx, w)
-	if errors.Is(err, errSkipped) {
-		w.log("%s is left out: %v", fault.Kind, err)
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -190,14 +171,6 @@ func Processes() []Entry {
 	}
 }
 
-// Files are faults of the file system that a key ring is on. They hit commands, and no replica.
-func Files() []Entry {
-	return []Entry{
-		{Kind: "disk-full", Inject: disk("no space left on device", fullDisk)},
-		{Kind: "disk-read-only", Inject: disk("is read-only here (its file system is)", readOnlyDisk)},
-	}
-}
-
 // Registration are faults of the webhook's registration.
 func Registration() []Entry {
 	return []Entry{
@@ -214,131 +187,38 @@ func Registration() []Entry {
 // WriteTable prints what runs have shown of each promise: how often it was looked at, and how often
 // it was broken. That one was not looked at is an error: that nothing was found says nothing about it.
 func WriteTable(out io.Writer, outcomes []checker.Outcome) (err error) {
-	kinds, faults, calls := map[string]bool{}, 0, 0
+	kinds, faults := map[string]bool{}, 0
 	for _, o := range outcomes {
-		calls += o.BrokenCalls
 		for kind, n := range o.Injected {
 			kinds[kind] = true
 			faults += n
 		}
 	}
-	fmt.Fprintf(out, "\n%d faults of %d kinds, %d calls of broken clients\n\n", faults, len(kinds), calls)
+	fmt.Fprintf(out, "\n%d faults of %d kinds\n\n", faults, len(kinds))
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PROMISE\tLOOKED AT\tVIOLATIONS")
-	for i, text := range checker.Promises() {
+	for _, row := range []struct {
+		promise int
+		text    string
+		looked  func(checker.Outcome) int
+	}{
+		{1, "every account has what it is owed, nothing else is touched", func(o checker.Outcome) int { return o.Operations }},
+		{2, "no token for a dead UID", func(o checker.Outcome) int { return o.DeadTokens }},
+		{3, "one auto-created Secret each, no dangling reference", func(o checker.Outcome) int { return o.Objects }},
+		{4, "every token verifies with a key of the ring", func(o checker.Outcome) int { return o.Tokens }},
+		{5, "Pods are admitted, and with all they are owed", func(o checker.Outcome) int { return o.Pods }},
+		{6, "no secret byte leaves", func(o checker.Outcome) int { return o.LogBytes }},
+		{9, "no write after the renew deadline", func(o checker.Outcome) int { return o.Writes }},
+	} {
 		looked, found := 0, 0
 		for _, o := range outcomes {
-			looked += looks(o)[i]
-			found += len(checker.Of(o.Violations, i+1))
+			looked += row.looked(o)
+			found += len(checker.Of(o.Violations, row.promise))
 		}
-		fmt.Fprintf(table, "%d. %s\t%d\t%d\n", i+1, text, looked, found)
+		fmt.Fprintf(table, "%d. %s\t%d\t%d\n", row.promise, row.text, looked, found)
 		if looked == 0 {
 			err = errors.New("not everything was tested: see the zeros under LOOKED AT")
 		}
 	}
 	return errors.Join(err, table.Flush())
-}
-
-// looks is how often somebody could have noticed that each promise is broken.
-func looks(o checker.Outcome) []int {
-	return []int{o.Operations, o.DeadTokens, o.Objects, o.Tokens, o.Pods, o.LogBytes, o.BrokenCalls, o.Samples, o.Writes}
-}
-
-// plantTimeout is how long a planted build has to get well, which it must not, and an
-// ordinary one beside it, which must show nothing of any plant by then.
-const plantTimeout = 2500 * time.Millisecond
-
-// Planted has one replica of a planted build go through the race that shows the plant, and
-// returns what it shows of it.
-func (w *World) Planted(ctx context.Context, plant planted.Plant, binary devcluster.Binary) ([]checker.Violation, error) {
-	binary.Env = []string{planted.Variable + "=" + plant.Name}
-	found, err := w.struck(ctx, "planted-"+strings.ReplaceAll(plant.Name, " ", "-"), binary, plant.Race)
-	return plant.Shown(found), err
-}
-
-// Control has one replica of an ordinary build go through the races of all plants, and returns what it
-// shows of any plant. That has to be nothing, or what is found in planted
-// builds proves nothing.
-func (w *World) Control(ctx context.Context, binary devcluster.Binary) ([]checker.Violation, error) {
-	found, err := w.struck(ctx, "planted-nothing", binary, slices.Collect(maps.Keys(races))...)
-	var shown []checker.Violation
-	for _, plant := range planted.Plants() {
-		shown = append(shown, plant.Shown(found)...)
-	}
-	return shown, err
-}
-
-// raceTimeout bounds a race, on a machine that is busy.
-const raceTimeout = time.Minute
-
-// races are what plants show in.
-var races = map[string]func(w *World, ctx context.Context, in *workload.Namespace) error{
-	"fills": (*World).fill,
-	"lease": (*World).writeWithoutLease,
-}
-
-// struck has one replica go through races, each in a namespace of its own, and returns all that is found.
-func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Binary,
-	names ...string) (found []checker.Violation, err error) {
-	defer func() { err = errors.Join(err, w.retire()) }()
-	if err := w.deploy(ctx, binary, 1); err != nil {
-		return nil, err
-	}
-	model := workload.Model{}
-	for _, name := range names {
-		n := workload.NewNamespace(prefix + "-" + name)
-		model[n.Name] = n
-		limit, cancel := context.WithTimeout(ctx, raceTimeout)
-		err := errors.Join(w.client.CreateNamespace(limit, n.Name), races[name](w, limit, n))
-		cancel()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	// Elsewhere in the cluster is what an earlier plant has left behind.
-	outcome, err := w.check(ctx, scope{model: model, prefix: prefix, timeout: plantTimeout})
-	for name := range model {
-		err = errors.Join(err, w.client.DeleteNamespace(ctx, name))
-	}
-	return outcome.Violations, err
-}
-
-// fill has a Secret filled.
-func (w *World) fill(ctx context.Context, n *workload.Namespace) error {
-	if err := errors.Join(w.makeAccount(ctx, n, "someone"), w.client.MakeTokenSecret(ctx, n, "token", "someone", "extra")); err != nil {
-		return err
-	}
-	return await.Poll(ctx, func(ctx context.Context) error {
-		secret, err := w.client.CoreV1().Secrets(n.Name).Get(ctx, "token", metav1.GetOptions{})
-		if err == nil && len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
-			err = errors.New("the Secret has no token")
-		}
-		return err
-	})
-}
-
-// writeWithoutLease keeps the leader from its Lease and gives it work all the time.
-func (w *World) writeWithoutLease(ctx context.Context, n *workload.Namespace) error {
-	leader, err := w.leader(ctx)
-	if err != nil {
-		return err
-	}
-	over := make(chan struct{})
-	defer close(over)
-	leader.now().proxy.Hold(faultproxy.On("", "leases"), over)
-	end := time.Now().Add(afterDeadline)
-	for i := 0; time.Now().Before(end); i++ {
-		if err := w.makeAccount(ctx, n, fmt.Sprintf("account-%d", i)); err != nil {
-			return err
-		}
-		await.Sleep(ctx, 200*time.Millisecond)
-	}
-	return nil
-}
-
-// makeAccount gives it lists of the user's.
-func (w *World) makeAccount(ctx context.Context, n *workload.Namespace, name string) error {
-	account := &workload.Account{Note: "note", Foreign: []string{"first", "second"}, Pulls: []string{"pull"}}
-	n.Accounts[name] = account
-	return w.client.CreateAccount(ctx, n.Name, name, account)
 }

@@ -33,9 +33,6 @@ const (
 	leaseDuration = 4 * time.Second
 	renewDeadline = 3 * time.Second
 	retryPeriod   = 500 * time.Millisecond
-	// afterDeadline is for how long a leader is kept from its Lease: what it writes late it
-	// writes within a second.
-	afterDeadline = renewDeadline + 2*time.Second
 
 	// settleTimeout is how long the product may take until every promise holds. It is
 	// longer than the longest back-off of a key.
@@ -120,11 +117,10 @@ func at(host string, port int) string { return net.JoinHostPort(host, strconv.It
 
 func replicaAddress(i int) string { return fmt.Sprintf("127.0.0.%d", i+2) }
 
-// deploy starts that many replicas of the binary, and returns once kube-apiserver asks them about Pods. Of equal flags the
-// last one counts.
-func (w *World) deploy(ctx context.Context, binary devcluster.Binary, replicas int, flags ...string) error {
-	for range replicas {
-		if err := w.launch(binary, flags...); err != nil {
+// deploy starts two replicas of the binary, and returns once kube-apiserver asks them about Pods.
+func (w *World) deploy(ctx context.Context, binary devcluster.Binary) error {
+	for range 2 {
+		if err := w.launch(binary); err != nil {
 			return err
 		}
 	}
@@ -133,7 +129,7 @@ func (w *World) deploy(ctx context.Context, binary devcluster.Binary, replicas i
 	return w.awaitReady(ctx)
 }
 
-// launch starts one more replica. It does not wait.
+// launch starts one more replica. It does not wait. Of equal flags the last one counts.
 func (w *World) launch(binary devcluster.Binary, flags ...string) error {
 	dir, err := os.MkdirTemp(w.cluster.Dir(), "replica-")
 	if err != nil {

@@ -53,11 +53,9 @@ type Options struct {
 	Binary devcluster.Binary
 	Sizes  Sizes
 	// Settling is how long programs come to rest: the Go runtime collects garbage unasked for after two minutes.
-	Settling  time.Duration
-	Window    time.Duration // in which nothing happens, or a user's objects change
-	Deleted   []int         // how many accounts are deleted at once
-	OfAccount int           // token Secrets of one account
-	Report    *Report
+	Settling time.Duration
+	Window   time.Duration // in which nothing happens
+	Report   *Report
 	// Out gets a line for each value, Progress one for what is under way.
 	Out, Progress io.Writer
 }
@@ -66,7 +64,7 @@ type Options struct {
 func Full() *Options {
 	return &Options{
 		Sizes:    Sizes{Repetitions: 3, Namespaces: 1000, Secrets: 1000, Foreign: 5000, Pods: 500, Accounts: 15000},
-		Settling: 130 * time.Second, Window: time.Minute, Deleted: []int{100, 5000}, OfAccount: 5000,
+		Settling: 130 * time.Second, Window: time.Minute,
 	}
 }
 
@@ -74,12 +72,12 @@ func Full() *Options {
 func Quick() *Options {
 	return &Options{
 		Sizes:    Sizes{Repetitions: 1, Namespaces: 50, Secrets: 100, Foreign: 1000, Pods: 100, Accounts: 1000},
-		Settling: 10 * time.Second, Window: 30 * time.Second, Deleted: []int{100, 1000}, OfAccount: 1000,
+		Settling: 10 * time.Second, Window: 30 * time.Second,
 	}
 }
 
 // Scenarios are the names of all there are.
-var Scenarios = []string{"changes", "deletions", "users", "rest", "pods", "failover"}
+var Scenarios = []string{"changes", "rest", "pods", "failover"}
 
 // Measure measures some scenarios and writes the results after each. It goes on after one that cannot be measured, because
 // each takes long and none needs another one.
@@ -90,7 +88,7 @@ func (o *Options) Measure(ctx context.Context, scenarios []string, out string) e
 	}
 	fmt.Fprintln(o.Out, o.Report.Machine)
 	var errs []error
-	for i, measure := range []func(context.Context) error{o.changes, o.deletions, o.users, o.rest, o.pods, o.failover} {
+	for i, measure := range []func(context.Context) error{o.changes, o.rest, o.pods, o.failover} {
 		before := slices.Clone(o.Report.Rows)
 		if !slices.Contains(scenarios, Scenarios[i]) {
 			o.Report.Missing = append(o.Report.Missing, Scenarios[i])

@@ -8,35 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/faults/workload"
 )
-
-// Limits of promise 8.
-const (
-	// mostGoroutines is what it has beside calls of the webhook: two more for each connection to that, of which 1,328 may be
-	// open and a quarter as many on their way out.
-	mostGoroutines = devcluster.RestGoroutines + 2*(1328+1328/4)
-	perRequest     = 3
-	memorySlack    = 128 << 10 // KiB: 64 MiB of calls, and some 40 KiB for each of these connections
-)
-
-// Sample is a process at one moment.
-type Sample struct {
-	Goroutines, InFlight int
-	RssAnon              int // KiB
-}
-
-// Exceeds says which limit the sample breaks. rest is the same process with its caches filled and nothing to do.
-func (s Sample) Exceeds(rest Sample) string {
-	if most := mostGoroutines + perRequest*s.InFlight; s.Goroutines > most {
-		return fmt.Sprintf("%d goroutines with %d requests in flight, want %d at most", s.Goroutines, s.InFlight, most)
-	}
-	if most := rest.RssAnon + memorySlack; s.RssAnon > most {
-		return fmt.Sprintf("RssAnon is %d KiB, want %d KiB at most", s.RssAnon, most)
-	}
-	return ""
-}
 
 // Excuse says what the product may do while a fault is under way.
 type Excuse int
@@ -106,8 +79,8 @@ type Outcome struct {
 	Unsure []Violation
 	// Injected are faults, by kind.
 	Injected map[string]int
-	// What was looked at: operations of users, visits of broken clients, and others.
-	Operations, BrokenCalls, Pods, Tokens, DeadTokens, Writes, Samples, LogBytes, Objects int
+	// What was looked at: operations of users, Pods, and others.
+	Operations, Pods, Tokens, DeadTokens, Writes, LogBytes, Objects int
 	// Reissued are token Secrets that replace another one.
 	Reissued int
 	// Settled is how long it took from the end of the last fault until all was well.
@@ -132,14 +105,4 @@ func Violated(promise int, format string, args ...any) Violation {
 // Of selects those of one promise.
 func Of(violations []Violation, promise int) []Violation {
 	return slices.DeleteFunc(slices.Clone(violations), func(v Violation) bool { return v.Promise != promise })
-}
-
-// Promises in a few words each; docs/reliability.md has all of them.
-func Promises() []string {
-	return []string{
-		"every account has what it is owed, nothing else is touched", "no token for a dead UID",
-		"one auto-created Secret each, no dangling reference", "every token verifies with a key of the ring",
-		"Pods are admitted, and with all they are owed", "no secret byte leaves", "bad input changes nothing and is named",
-		"goroutines and memory are bounded", "no write after the renew deadline",
-	}
 }

@@ -38,12 +38,9 @@ func TestForbiddenNamesTheObject(t *testing.T) {
 			}
 			err := Forbidden(request, errBoom)
 			testutil.Check(t, tc.reason, fmt.Sprintf("deployments.apps %q is forbidden: boom", tc.want), err.Error())
-			if !apierrors.IsForbidden(err) {
-				t.Errorf("%s: %v is not Forbidden", tc.reason, err)
-			}
-			if again := Forbidden(request, err); !errors.Is(again, err) || again.Error() != err.Error() {
-				t.Errorf("%s: Forbidden twice gives %v", tc.reason, again)
-			}
+			testutil.Expect(t, apierrors.IsForbidden(err), "%s: %v is not Forbidden", tc.reason, err)
+			again := Forbidden(request, err)
+			testutil.Expect(t, errors.Is(again, err) && again.Error() == err.Error(), "%s: Forbidden twice gives %v", tc.reason, again)
 		})
 	}
 }
@@ -81,9 +78,7 @@ func TestStatusOf(t *testing.T) {
 			got := statusOf(tc.err)
 			testutil.Check(t, tc.reason, tc.want, *got)
 			got.Message = "changed"
-			if statusOf(tc.err).Message == got.Message {
-				t.Error("two answers share a status")
-			}
+			testutil.Expect(t, statusOf(tc.err).Message != got.Message, "two answers share a status")
 		})
 	}
 }
@@ -107,16 +102,12 @@ func TestAPanicTellsNoValue(t *testing.T) {
 			webhook := NewWebhook(WebhookConfig{Plugin: patchEverything()})
 			err := webhook.decide(klog.NewContext(t.Context(), logger), createPod("web"), &Response{}, true,
 				func(context.Context, *Request, *Response) error { tc.panics(); return nil })
-			if err == nil {
-				t.Fatal("the request is admitted")
-			}
+			testutil.Require(t, err != nil, "the request is admitted")
 			logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 			for _, want := range []string{tc.want, "TestAPanicTellsNoValue"} {
 				testutil.CheckContains(t, "log", want, logged)
 			}
-			if strings.Contains(logged+err.Error(), "hunter2") {
-				t.Errorf("the value is disclosed: %v\n%s", err, logged)
-			}
+			testutil.Expect(t, !strings.Contains(logged+err.Error(), "hunter2"), "the value is disclosed: %v\n%s", err, logged)
 		})
 	}
 }

@@ -268,9 +268,8 @@ func TestServerDrains(t *testing.T) {
 			testutil.CheckContains(t, tc.reason+": the call in work", tc.want, <-answer)
 			testutil.CheckError(t, tc.reason+": the end", "", <-s.ended)
 			// Shutdown looks for idle connections every half second at most.
-			if took := time.Since(began); took < tc.stopped || took > tc.stopped+time.Second {
-				t.Errorf("%s: stopped after %s, want %s", tc.reason, took, tc.stopped)
-			}
+			took := time.Since(began)
+			testutil.Expect(t, took >= tc.stopped && took <= tc.stopped+time.Second, "%s: stopped after %s, want %s", tc.reason, took, tc.stopped)
 			s.client.CloseIdleConnections()
 			time.Sleep(time.Minute) // the plugin ends
 		})
@@ -294,9 +293,8 @@ func TestServerDrainsNewConnections(t *testing.T) {
 		silent := testutil.Get(s.listener.DialContext(t.Context()))(t)
 		testutil.Check(t, "the call", "200 v1 uid=u-1 "+patched+" (close)", s.review(t))
 		testutil.CheckError(t, "the end", "", <-s.ended)
-		if took := time.Since(began) - 5*time.Second; took < newTimeout || took > newTimeout+100*time.Millisecond {
-			t.Errorf("stopped %s after the delay, want %s", took, newTimeout)
-		}
+		took := time.Since(began) - 5*time.Second
+		testutil.Expect(t, took >= newTimeout && took <= newTimeout+100*time.Millisecond, "stopped %s after the delay, want %s", took, newTimeout)
 		_ = silent.Close()
 	})
 }

@@ -16,9 +16,7 @@ func TestPermissions(t *testing.T) {
 	paths := map[string]bool{}
 	for _, object := range objects {
 		path := object.Path()
-		if paths[path] {
-			t.Errorf("%s is there twice", object)
-		}
+		testutil.Expect(t, !paths[path], "%s is there twice", object)
 		paths[path] = true
 		testutil.CheckContains(t, "whose it is", "sa-controller-manager", object.String())
 	}
@@ -30,9 +28,7 @@ func TestPermissions(t *testing.T) {
 		"/api/v1/namespaces/kube-system/secrets/sa-controller-manager-root-ca",
 		"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/sa-controller-manager",
 	} {
-		if !paths[want] {
-			t.Errorf("no object at %s", want)
-		}
+		testutil.Expect(t, paths[want], "no object at %s", want)
 	}
 }
 

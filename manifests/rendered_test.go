@@ -46,18 +46,14 @@ func strictly(t *testing.T, file string, document []byte) runtime.Object {
 	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
 		json.SerializerOptions{Yaml: true, Strict: true})
 	object, _, err := decoder.Decode(document, nil, nil)
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", file, err, document)
-	}
+	testutil.Require(t, err == nil, "%s: %v\n%s", file, err, document)
 	return object
 }
 
 func rendered(t *testing.T) map[string][]runtime.Object {
 	t.Helper()
 	files, err := filepath.Glob("rendered/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("rendered files: %v, %v", files, err)
-	}
+	testutil.Require(t, err == nil && len(files) != 0, "rendered files: %v, %v", files, err)
 	all := map[string][]runtime.Object{}
 	for _, file := range files {
 		for _, document := range documents(t, file) {
@@ -74,9 +70,8 @@ func TestRenderedObjects(t *testing.T) {
 			accessor := testutil.Get(meta.Accessor(object))(t)
 			name := file + ": " + object.GetObjectKind().GroupVersionKind().Kind + " " + accessor.GetName()
 			labels := accessor.GetLabels()
-			if labels["app.kubernetes.io/name"] != "sa-controller-manager" || labels["app.kubernetes.io/component"] == "" {
-				t.Errorf("%s: labels %v, want app.kubernetes.io/name and component", name, labels)
-			}
+			testutil.Expect(t, labels["app.kubernetes.io/name"] == "sa-controller-manager" && labels["app.kubernetes.io/component"] != "",
+				"%s: labels %v, want app.kubernetes.io/name and component", name, labels)
 			if spec := podSpec(object); spec != nil {
 				examinePod(t, name, spec)
 			}
@@ -103,12 +98,9 @@ func examinePod(t *testing.T, name string, spec *corev1.PodSpec) {
 		security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("%s: no seccomp profile", name)
 	}
-	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
-		t.Errorf("%s: waits for a token that this program itself may have to mount", name)
-	}
-	if !strings.HasPrefix(spec.PriorityClassName, "system-") {
-		t.Errorf("%s: priority class %q", name, spec.PriorityClassName)
-	}
+	testutil.Expect(t, spec.AutomountServiceAccountToken != nil && !*spec.AutomountServiceAccountToken,
+		"%s: waits for a token that this program itself may have to mount", name)
+	testutil.Expect(t, strings.HasPrefix(spec.PriorityClassName, "system-"), "%s: priority class %q", name, spec.PriorityClassName)
 	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
 		security := container.SecurityContext
 		want := &corev1.SecurityContext{
@@ -119,9 +111,8 @@ func examinePod(t *testing.T, name string, spec *corev1.PodSpec) {
 		if _, tag, found := strings.Cut(filepath.Base(container.Image), ":"); !found || tag == "latest" {
 			t.Errorf("%s, container %s: image %q, want a tag and not latest", name, container.Name, container.Image)
 		}
-		if container.Resources.Requests.Memory().IsZero() || container.Resources.Requests.Cpu().IsZero() {
-			t.Errorf("%s, container %s: no requests", name, container.Name)
-		}
+		testutil.Expect(t, !container.Resources.Requests.Memory().IsZero() && !container.Resources.Requests.Cpu().IsZero(),
+			"%s, container %s: no requests", name, container.Name)
 	}
 	args := spec.Containers[0].Args
 	if args[0] != "signer" && !slices.Contains(args, "--token-secrets=manual") ||
@@ -150,9 +141,8 @@ func TestDaemonSetStartsFirst(t *testing.T) {
 		found++
 		spec := set.Spec.Template.Spec
 		container := spec.Containers[0]
-		if !spec.HostNetwork || spec.NodeSelector["node-role.kubernetes.io/control-plane"] != "" || len(spec.NodeSelector) != 1 {
-			t.Errorf("hostNetwork %v on nodes %v", spec.HostNetwork, spec.NodeSelector)
-		}
+		testutil.Expect(t, spec.HostNetwork && spec.NodeSelector["node-role.kubernetes.io/control-plane"] == "" && len(spec.NodeSelector) == 1,
+			"hostNetwork %v on nodes %v", spec.HostNetwork, spec.NodeSelector)
 		for _, taint := range []corev1.Taint{
 			{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
 			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule},
@@ -174,12 +164,10 @@ func TestDaemonSetStartsFirst(t *testing.T) {
 			t.Errorf("the API server's address is %v", container.Env)
 		}
 		// The name of the node may be another one than the hostname, by which kube-apiserver there names itself.
-		if slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == "NODE_NAME" }) {
-			t.Error("on the network of the host it is named otherwise than by the hostname")
-		}
-		if probe := container.ReadinessProbe.HTTPGet; probe.Host != "127.0.0.1" {
-			t.Errorf("the probe asks %q, and the webhook listens on loopback", probe.Host)
-		}
+		testutil.Expect(t, !slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == "NODE_NAME" }),
+			"on the network of the host it is named otherwise than by the hostname")
+		probe := container.ReadinessProbe.HTTPGet
+		testutil.Expect(t, probe.Host == "127.0.0.1", "the probe asks %q, and the webhook listens on loopback", probe.Host)
 	}
 	testutil.Check(t, "DaemonSets", 1, found)
 }

@@ -43,9 +43,7 @@ func TestStaticPodOptions(t *testing.T) {
 		Args: []string{"-v=4", "--service-accounts=default,builder: #1"},
 	})
 	for _, pod := range []*corev1.Pod{before, after} {
-		if len(pod.Spec.InitContainers) != 1 || len(pod.Spec.Containers) != 1 {
-			t.Fatalf("want one container of each kind: %v", pod.Spec)
-		}
+		testutil.Require(t, len(pod.Spec.InitContainers) == 1 && len(pod.Spec.Containers) == 1, "want one container of each kind: %v", pod.Spec)
 	}
 	want := before.DeepCopy()
 	want.Spec.InitContainers[0].Image = "registry.k8s.io/kube-controller-manager:v1.31.0"
@@ -66,9 +64,8 @@ func TestStaticPodOnlySigner(t *testing.T) {
 	given := []string{"--service-account-key-ring=" + KeyRing, "--service-account-issuer=https://kubernetes.default.svc.cluster.local"}
 	pod := made(t, StaticPodOptions{OnlySigner: true, TokenSecrets: "auto", Carried: []string{"--controllers=*"}, Args: given})
 	args := append([]string{"--secure-port=10261"}, readPod(t, []byte(page(t, "rendered/signer.yaml"))).Spec.Containers[0].Args...)
-	if first := pod.Spec.Containers[0].Args[0]; first != SignerCommand {
-		t.Errorf("it runs %q", first)
-	}
+	first := pod.Spec.Containers[0].Args[0]
+	testutil.Expect(t, first == SignerCommand, "it runs %q", first)
 	slices.Sort(args)
 	slices.Sort(pod.Spec.Containers[0].Args)
 	testutil.Check(t, "flags", args, pod.Spec.Containers[0].Args)
@@ -121,9 +118,8 @@ func TestStaticPodRefuses(t *testing.T) {
 		"Root":      {StaticPodOptions{Files: []string{"/corp.crt"}}, "our static pod cannot mount /, where"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := StaticPod(tc.options); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want an error about %s", err, tc.want)
-			}
+			_, err := StaticPod(tc.options)
+			testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.want), "got %v, want an error about %s", err, tc.want)
 		})
 	}
 }
@@ -132,9 +128,7 @@ func made(t *testing.T, o StaticPodOptions) *corev1.Pod {
 	t.Helper()
 	data := testutil.Get(StaticPod(o))(t)
 	for _, never := range []string{"status:", "creationTimestamp"} {
-		if strings.Contains(string(data), never) {
-			t.Errorf("%q is in\n%s", never, data)
-		}
+		testutil.Expect(t, !strings.Contains(string(data), never), "%q is in\n%s", never, data)
 	}
 	return readPod(t, data)
 }

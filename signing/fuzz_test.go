@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/util/keyutil"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -27,14 +28,10 @@ func addFiles(f *testing.F) {
 	f.Add([]byte("-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END EC PRIVATE KEY-----\n"))
 	for _, pattern := range []string{"testdata/pem/*.pem", "testkeys/keys/*.pem"} {
 		paths, err := filepath.Glob(pattern)
-		if err != nil || len(paths) == 0 {
-			f.Fatalf("no seeds in %s: %v", pattern, err)
-		}
+		testutil.Require(f, err == nil && len(paths) != 0, "no seeds in %s: %v", pattern, err)
 		for _, path := range paths {
 			data, err := os.ReadFile(path)
-			if err != nil {
-				f.Fatal(err)
-			}
+			testutil.Must(f, err)
 			f.Add(data)
 			f.Add(slices.Concat(data, testkeys.P256()))
 			f.Add(bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")))
@@ -49,24 +46,18 @@ func FuzzParsePublicKeys(f *testing.F) {
 	addFiles(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		keys, err := signing.ParsePublicKeys(data)
-		if (err == nil) != (len(keys) > 0) {
-			t.Fatalf("returned %d keys and %v", len(keys), err)
-		}
-		if err != nil && len(err.Error()) > 250 {
-			t.Fatalf("refused with the long error %v", err)
-		}
+		testutil.Require(t, (err == nil) == (len(keys) > 0), "returned %d keys and %v", len(keys), err)
+		testutil.Require(t, err == nil || len(err.Error()) <= 250, "refused with the long error %v", err)
 		for _, key := range keys {
 			if renamed, err := signing.NewPublicKey(key.Key); err != nil || renamed.ID != key.ID || renamed.Algorithm != key.Algorithm {
 				t.Fatalf("returned a key that is not in the table: %v", err)
 			}
 		}
 		want, outside := upstreamIDs(data)
-		if got := ids(keys); !slices.Equal(got, want) {
-			t.Fatalf("key IDs are %v, want %v", got, want)
-		}
-		if unusable := signing.UnusableKey(data); outside && unusable == nil {
-			t.Fatal("a key was lost without a word")
-		}
+		got := ids(keys)
+		testutil.Require(t, slices.Equal(got, want), "key IDs are %v, want %v", got, want)
+		unusable := signing.UnusableKey(data)
+		testutil.Require(t, !outside || unusable != nil, "a key was lost without a word")
 	})
 }
 

@@ -38,13 +38,10 @@ func TestJWKSIsUpstreams(t *testing.T) {
 	testutil.Must(t, err)
 	testutil.Check(t, "document", string(document), string(encoded))
 	parsed, err := signing.ParseJWKS(document)
-	if err != nil || len(parsed) != len(keys) {
-		t.Fatalf("%d keys and error %v, want %d", len(parsed), err, len(keys))
-	}
+	testutil.Require(t, err == nil && len(parsed) == len(keys), "%d keys and error %v, want %d", len(parsed), err, len(keys))
 	for i, key := range parsed {
-		if !key.Equal(keys[i]) || key.Algorithm != keys[i].Algorithm || key.Problem != "" {
-			t.Errorf("key %d is %+v, want %+v", i, key, keys[i])
-		}
+		testutil.Expect(t, key.Equal(keys[i]) && key.Algorithm == keys[i].Algorithm && key.Problem == "", "key %d is %+v, want %+v", i, key,
+			keys[i])
 	}
 }
 
@@ -107,17 +104,13 @@ func TestParseJWKSSpoilsNoOtherKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			good := `{"kty":"EC","crv":"P-256","kid":"good","x":"` + x + `","y":"` + y + `"}`
 			keys, err := signing.ParseJWKS([]byte(`{"keys":[` + tc.key + `,` + good + `]}`))
-			if err != nil || len(keys) != 2 {
-				t.Fatalf("%s: %d keys, %v", tc.reason, len(keys), err)
-			}
+			testutil.Require(t, err == nil && len(keys) == 2, "%s: %d keys, %v", tc.reason, len(keys), err)
 			got := keys[0]
 			same := got.Key == nil && tc.want.Key == nil || got.Equal(tc.want)
 			if got.Key = tc.want.Key; !same || got != tc.want {
 				t.Errorf("%s: got %+v, want %+v", tc.reason, keys[0], tc.want)
 			}
-			if keys[1].ID != "good" || keys[1].Key == nil {
-				t.Errorf("%s: the other key is spoiled: %q", tc.reason, keys[1].Problem)
-			}
+			testutil.Expect(t, keys[1].ID == "good" && keys[1].Key != nil, "%s: the other key is spoiled: %q", tc.reason, keys[1].Problem)
 		})
 	}
 }
@@ -131,12 +124,8 @@ func TestParseJWKSRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, err := signing.ParseJWKS([]byte(document))
-			if err == nil || len(keys) > 0 {
-				t.Fatalf("got %v", keys)
-			}
-			if strings.Contains(err.Error(), "CANARY") {
-				t.Errorf("error %q quotes the document", err)
-			}
+			testutil.Require(t, err != nil && len(keys) <= 0, "got %v", keys)
+			testutil.Expect(t, !strings.Contains(err.Error(), "CANARY"), "error %q quotes the document", err)
 		})
 	}
 }
@@ -167,9 +156,7 @@ func TestMarshalDiscovery(t *testing.T) {
 			if err != nil {
 				text = err.Error()
 			}
-			if string(got) != tc.want || text != tc.wantErr {
-				t.Errorf("got %s, error %q; want %s, %q", got, text, tc.want, tc.wantErr)
-			}
+			testutil.Expect(t, string(got) == tc.want && text == tc.wantErr, "got %s, error %q; want %s, %q", got, text, tc.want, tc.wantErr)
 		})
 	}
 	if got, err := signing.MarshalDiscovery("https://a", nil); err == nil {
@@ -190,24 +177,17 @@ func FuzzParseJWKS(f *testing.F) {
 			return
 		}
 		for _, key := range keys {
-			if (key.Key == nil) == (key.Problem == "") {
-				t.Fatalf("key %v has the problem %q", key.Key, key.Problem)
-			}
+			testutil.Require(t, (key.Key == nil) != (key.Problem == ""), "key %v has the problem %q", key.Key, key.Problem)
 			if key.Key == nil {
 				continue
 			}
 			public, err := signing.NewPublicKey(key.Key)
-			if err != nil {
-				t.Fatalf("accepted a key that no token can be verified with: %v", err)
-			}
+			testutil.Require(t, err == nil, "accepted a key that no token can be verified with: %v", err)
 			again, err := signing.MarshalJWKS([]signing.PublicKey{public})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			back, err := signing.ParseJWKS(again)
-			if err != nil || len(back) != 1 || back[0].ID != public.ID || back[0].Key == nil {
-				t.Fatalf("%s comes back as %v, %v", again, back, err)
-			}
+			testutil.Require(t, err == nil && len(back) == 1 && back[0].ID == public.ID && back[0].Key != nil, "%s comes back as %v, %v", again,
+				back, err)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -20,9 +21,7 @@ import (
 func file(tb testing.TB, name string) []byte {
 	tb.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "pem", name+".pem"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	return data
 }
 
@@ -58,17 +57,12 @@ func TestParsePrivateKey(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			key, err := signing.ParsePrivateKey(tc.data)
-			if err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
-			if key.ID() != tc.want {
-				t.Errorf("%s: key ID is %s, want %s", tc.reason, key.ID(), tc.want)
-			}
+			testutil.Require(t, err == nil, "%s: %v", tc.reason, err)
+			testutil.Expect(t, key.ID() == tc.want, "%s: key ID is %s, want %s", tc.reason, key.ID(), tc.want)
 			alone := key.PEM()
 			blocks := bytes.Count(alone, []byte("BEGIN"))
-			if again := testkeys.Parse(alone); again.ID() != tc.want || !bytes.HasPrefix(alone, []byte("-----")) || blocks != 1 {
-				t.Errorf("%s: the rest of the file was not left behind", tc.reason)
-			}
+			testutil.Expect(t, testkeys.Parse(alone).ID() == tc.want && bytes.HasPrefix(alone, []byte("-----")) && blocks == 1,
+				"%s: the rest of the file was not left behind", tc.reason)
 		})
 	}
 }
@@ -134,12 +128,9 @@ func TestParsePrivateKeyRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			key, err := signing.ParsePrivateKey(tc.data)
-			if err == nil {
-				t.Fatalf("%s: accepted as %v", tc.reason, key)
-			}
-			if !strings.HasPrefix(err.Error(), "found "+tc.found) || !strings.Contains(err.Error(), "; accepted is ") {
-				t.Errorf("%s: error is %q, want it to say found %q and what is accepted", tc.reason, err, tc.found)
-			}
+			testutil.Require(t, err != nil, "%s: accepted as %v", tc.reason, key)
+			testutil.Expect(t, strings.HasPrefix(err.Error(), "found "+tc.found) && strings.Contains(err.Error(), "; accepted is "),
+				"%s: error is %q, want it to say found %q and what is accepted", tc.reason, err, tc.found)
 			assertQuotesNothing(t, err, tc.data)
 		})
 	}
@@ -151,9 +142,8 @@ func assertQuotesNothing(tb testing.TB, err error, data []byte) {
 	const piece = 12
 	text := err.Error()
 	for i := range max(0, len(text)-piece+1) {
-		if quoted := text[i : i+piece]; bytes.Contains(data, []byte(quoted)) {
-			tb.Errorf("error %q quotes the file: %q", text, quoted)
-		}
+		quoted := text[i : i+piece]
+		testutil.Expect(tb, !bytes.Contains(data, []byte(quoted)), "error %q quotes the file: %q", text, quoted)
 	}
 }
 
@@ -203,9 +193,8 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 				t.Fatalf("got %v and %v, want an error that says found %q and what is accepted", ids(keys), err, tc.found)
 			}
 			assertQuotesNothing(t, err, tc.data)
-			if _, some := signing.ParsePublicKeys(tc.data); (some == nil) != bytes.Contains(tc.data, good) {
-				t.Errorf("ParsePublicKeys returned %v", some)
-			}
+			_, some := signing.ParsePublicKeys(tc.data)
+			testutil.Expect(t, (some == nil) == bytes.Contains(tc.data, good), "ParsePublicKeys returned %v", some)
 		})
 	}
 	noKeys := slices.Concat(file(t, "request"), file(t, "encrypted-pkcs8"))
@@ -219,9 +208,7 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 func der(tb testing.TB, data []byte) []byte {
 	tb.Helper()
 	block, _ := pem.Decode(data)
-	if block == nil {
-		tb.Fatal("test file has no PEM block")
-	}
+	testutil.Require(tb, block != nil, "test file has no PEM block")
 	return block.Bytes
 }
 

@@ -43,9 +43,8 @@ func TestNewPrivateKeyRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			key, err := signing.NewPrivateKey(tc.key)
-			if key != nil || err == nil || !strings.Contains(err.Error(), "found "+tc.want) {
-				t.Errorf("%s: NewPrivateKey returned %v, %v, want an error that says found %q", tc.reason, key, err, tc.want)
-			}
+			testutil.Expect(t, key == nil && err != nil && strings.Contains(err.Error(), "found "+tc.want),
+				"%s: NewPrivateKey returned %v, %v, want an error that says found %q", tc.reason, key, err, tc.want)
 		})
 	}
 }
@@ -75,9 +74,7 @@ func (o opaque) Sign(io.Reader, []byte, crypto.SignerOpts) ([]byte, error) {
 func TestPrivateKeyNeverPrints(t *testing.T) {
 	t.Parallel()
 	raw, err := x509.ParsePKCS1PrivateKey(der(t, testkeys.RSA2048()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	key := testkeys.Parse(testkeys.RSA2048())
 	ring := signing.NewKeyring(signing.KeyFileRing(key))
 	type wrapper struct {
@@ -98,9 +95,7 @@ func TestPrivateKeyNeverPrints(t *testing.T) {
 	}
 	for _, value := range []any{key, *key, wrapped, ring} {
 		encoded, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		printed.Write(encoded)
 	}
 	text := slog.New(slog.NewTextHandler(&printed, nil))
@@ -110,12 +105,8 @@ func TestPrivateKeyNeverPrints(t *testing.T) {
 	var none *signing.PrivateKey
 	fmt.Fprintf(&printed, "%v %s %#v", none, none, none)
 
-	if !strings.Contains(printed.String(), "RS256 signing key "+key.ID()) {
-		t.Error("the key's ID is not printed at all")
-	}
-	if strings.Contains(printed.String(), "PRIVATE KEY") {
-		t.Error("the PEM block is printed")
-	}
+	testutil.Expect(t, strings.Contains(printed.String(), "RS256 signing key "+key.ID()), "the key's ID is not printed at all")
+	testutil.Expect(t, !strings.Contains(printed.String(), "PRIVATE KEY"), "the PEM block is printed")
 	asPEM := new(big.Int).SetBytes(key.PEM())
 	assertNoSecret(t, printed.String(), asPEM, raw.D, raw.Primes[0], raw.Primes[1], raw.Precomputed.Dp, raw.Precomputed.Qinv)
 }
@@ -131,9 +122,7 @@ func assertNoSecret(t *testing.T, text string, secrets ...*big.Int) {
 			"words":       strings.Trim(fmt.Sprint(secret.Bits()), "[]"),
 			"base64":      base64.StdEncoding.EncodeToString(secret.Bytes()),
 		} {
-			if strings.Contains(text, form[:32]) {
-				t.Errorf("secret number %d is printed in %s", i, name)
-			}
+			testutil.Expect(t, !strings.Contains(text, form[:32]), "secret number %d is printed in %s", i, name)
 		}
 	}
 }
@@ -153,9 +142,8 @@ func TestGuard(t *testing.T) {
 		guard.Add(func() error { return now[i] })
 		now[i] = reason
 		blocked, ok := errors.AsType[*signing.BlockedError](sign())
-		if !ok || !errors.Is(blocked, reason) || !errors.Is(guard.May(), reason) {
-			t.Errorf("%v, want it blocked because of %q", blocked, reason)
-		}
+		testutil.Expect(t, ok && errors.Is(blocked, reason) && errors.Is(guard.May(), reason), "%v, want it blocked because of %q", blocked,
+			reason)
 		now[i] = nil
 		testutil.Must(t, sign())
 	}
@@ -171,9 +159,7 @@ func TestGenerateKey(t *testing.T) {
 			continue
 		}
 		again, err := signing.ParsePrivateKey(p.PEM())
-		if err != nil || again.Public().ID != p.Public().ID {
-			t.Errorf("%s: cannot be read again: %v", name, err)
-		}
+		testutil.Expect(t, err == nil && again.Public().ID == p.Public().ID, "%s: cannot be read again: %v", name, err)
 		if other, err := signing.GenerateKey(name); err != nil || other.Public().ID == p.Public().ID {
 			t.Errorf("%s: twice the same key, or %v", name, err)
 		}

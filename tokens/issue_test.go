@@ -53,9 +53,8 @@ func TestUniqueClaims(t *testing.T) {
 		return token, header, claims
 	}
 	compat, wantHeader, want := issue(tokens.CompatClaims, "")
-	if again, _, _ := issue(tokens.CompatClaims, ""); again != compat {
-		t.Error("two compat tokens for the same Secret differ")
-	}
+	again, _, _ := issue(tokens.CompatClaims, "")
+	testutil.Expect(t, again == compat, "two compat tokens for the same Secret differ")
 	unique, header, got := issue(tokens.UniqueClaims, "an-id")
 	want["iat"], want["jti"] = float64(1_790_000_000), "an-id"
 	testutil.Check(t, "header", wantHeader, header)
@@ -66,9 +65,8 @@ func TestUniqueClaims(t *testing.T) {
 	_, _, first := issue(tokens.UniqueClaims, "")
 	_, _, second := issue(tokens.UniqueClaims, "")
 	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
-	if !uuid.MatchString(first["jti"].(string)) || first["jti"] == second["jti"] {
-		t.Errorf("jti of two tokens: %v and %v, want version 4 UUIDs", first["jti"], second["jti"])
-	}
+	testutil.Expect(t, uuid.MatchString(first["jti"].(string)) && first["jti"] != second["jti"],
+		"jti of two tokens: %v and %v, want version 4 UUIDs", first["jti"], second["jti"])
 }
 
 func TestLegacyRefuses(t *testing.T) {
@@ -139,9 +137,8 @@ func TestBoundRefuses(t *testing.T) {
 			request := good
 			tc.change(&request)
 			token, err := issuer.Bound(t.Context(), request)
-			if token != "" || err == nil || !strings.Contains(err.Error(), tc.want) || signer.calls != 1 {
-				t.Errorf("%s: Bound returned a token of %d bytes and error %v, want an error with %q", tc.reason, len(token), err, tc.want)
-			}
+			testutil.Expect(t, token == "" && err != nil && strings.Contains(err.Error(), tc.want) && signer.calls == 1,
+				"%s: Bound returned a token of %d bytes and error %v, want an error with %q", tc.reason, len(token), err, tc.want)
 		})
 	}
 }
@@ -245,9 +242,7 @@ func vectors(tb testing.TB, kind string) []vector {
 			chosen = append(chosen, v)
 		}
 	}
-	if len(chosen) == 0 {
-		tb.Fatalf("no golden tokens of kind %s", kind)
-	}
+	testutil.Require(tb, len(chosen) != 0, "no golden tokens of kind %s", kind)
 	return chosen
 }
 
@@ -255,9 +250,7 @@ func vectors(tb testing.TB, kind string) []vector {
 func decoded(tb testing.TB, token string) (header, payload string) {
 	tb.Helper()
 	segments := strings.Split(token, ".")
-	if len(segments) != 3 {
-		tb.Fatalf("the token has %d segments", len(segments))
-	}
+	testutil.Require(tb, len(segments) == 3, "the token has %d segments", len(segments))
 	var texts [2]string
 	for i := range texts {
 		text, err := base64.RawURLEncoding.Strict().DecodeString(segments[i])

@@ -137,9 +137,7 @@ func attacks(tb testing.TB) map[string]attack {
 func jwk(tb testing.TB, key crypto.Signer) map[string]any {
 	tb.Helper()
 	public, ok := key.Public().(*rsa.PublicKey)
-	if !ok {
-		tb.Fatal("not an RSA key")
-	}
+	testutil.Require(tb, ok, "not an RSA key")
 	modulus := public.N.Bytes()
 	return map[string]any{"kty": "RSA", "alg": "RS256", "n": base64.RawURLEncoding.EncodeToString(modulus), "e": "AQAB"}
 }
@@ -166,15 +164,9 @@ func TestVerifyLegacyRefuses(t *testing.T) {
 	for name, attack := range attacks(t) {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.VerifyLegacy(attack.token, keys)
-			if !errors.Is(err, attack.want) {
-				t.Fatalf("error is %v, want %v", err, attack.want)
-			}
-			if got != (tokens.Token{}) {
-				t.Errorf("claims of a token that nobody vouches for were returned: %v", got)
-			}
-			if strings.Contains(err.Error(), "CANARY") {
-				t.Errorf("error %q quotes the token", err)
-			}
+			testutil.Require(t, errors.Is(err, attack.want), "error is %v, want %v", err, attack.want)
+			testutil.Expect(t, got == (tokens.Token{}), "claims of a token that nobody vouches for were returned: %v", got)
+			testutil.Expect(t, !strings.Contains(err.Error(), "CANARY"), "error %q quotes the token", err)
 		})
 	}
 }
@@ -229,9 +221,8 @@ func TestVerifyLegacyTrustsKeysNotLabels(t *testing.T) {
 				"RS256": with(t, jwt.SigningMethodRS256, rawKey(t, testkeys.RSA1024())),
 			} {
 				for _, header := range []map[string]any{{"alg": alg, "kid": "k"}, {"alg": alg}} {
-					if _, err := tokens.VerifyLegacy(forge(t, header, legacyPayload, sign), source); !errors.Is(err, tokens.ErrBadSignature) {
-						t.Errorf("alg %s: error is %v", alg, err)
-					}
+					_, err := tokens.VerifyLegacy(forge(t, header, legacyPayload, sign), source)
+					testutil.Expect(t, errors.Is(err, tokens.ErrBadSignature), "alg %s: error is %v", alg, err)
 				}
 			}
 		})
@@ -249,9 +240,8 @@ func TestVerifyLegacyWithoutKeys(t *testing.T) {
 		"empty ring": signing.NewKeyring(signing.KeyFileRing(nil)),
 		"nil set":    fixedKeys{},
 	} {
-		if _, err := tokens.VerifyLegacy(token, source); !errors.Is(err, tokens.ErrUnknownKey) {
-			t.Errorf("%s: error is %v", name, err)
-		}
+		_, err := tokens.VerifyLegacy(token, source)
+		testutil.Expect(t, errors.Is(err, tokens.ErrUnknownKey), "%s: error is %v", name, err)
 	}
 }
 
@@ -300,17 +290,13 @@ func FuzzVerifyLegacy(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token string) {
 		got, err := tokens.VerifyLegacy(token, keys)
 		if err == nil {
-			if !signed[token[:strings.LastIndex(token, ".")]] {
-				t.Fatal("a forged token verifies")
-			}
+			testutil.Require(t, signed[token[:strings.LastIndex(token, ".")]], "a forged token verifies")
 			return
 		}
 		known := false
 		for _, sentinel := range []error{tokens.ErrMalformed, tokens.ErrUnknownKey, tokens.ErrBadSignature, tokens.ErrNotLegacy} {
 			known = known || errors.Is(err, sentinel)
 		}
-		if !known || len(err.Error()) > 120 || got != (tokens.Token{}) {
-			t.Fatalf("VerifyLegacy returned %v, %v", got, err)
-		}
+		testutil.Require(t, known && len(err.Error()) <= 120 && got == (tokens.Token{}), "VerifyLegacy returned %v, %v", got, err)
 	})
 }

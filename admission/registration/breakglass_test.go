@@ -123,9 +123,8 @@ func TestDoesNotFight(t *testing.T) {
 		a.change(t, mutating, func(o *object) *object { return o.with(nil) })
 		pause(time.Minute)
 		const want = writeBurst + int(time.Minute/writeInterval)
-		if _, after := a.counts(); after-before < want-12 || after-before > want+2 {
-			t.Errorf("%d writes in a minute, want about %d", after-before, want)
-		}
+		_, after := a.counts()
+		testutil.Expect(t, after-before >= want-12 && after-before <= want+2, "%d writes in a minute, want about %d", after-before, want)
 		fighting.Store(false)
 		pause(4 * writeInterval) // one write for the probe, and one for the rules that it proves
 		a.expect(t, "after the fight", "mutate", "validate")

@@ -82,9 +82,8 @@ func TestFollowerKnowsWhatIsRegistered(t *testing.T) {
 		follower := New(config)
 		testutil.Start(t, follower.Run)
 		pause(time.Minute)
-		if _, writes := a.counts(); writes != 0 || len(ca.has()) != 0 {
-			t.Fatalf("a replica that does not lead has written %d times and knows %q", writes, ca.has())
-		}
+		_, writes := a.counts()
+		testutil.Require(t, writes == 0 && len(ca.has()) == 0, "a replica that does not lead has written %d times and knows %q", writes, ca.has())
 		run(t, a)
 		pause(time.Minute)
 		if got := ca.has(); len(got) != 1 || got[0] != string(a.accepted) || !ca.inherited {
@@ -92,14 +91,10 @@ func TestFollowerKnowsWhatIsRegistered(t *testing.T) {
 		}
 		end := testutil.Start(t, follower.Lead)
 		pause(time.Second)
-		if ca.inherited {
-			t.Error("what a leader has seen once is still taken for that of another one")
-		}
+		testutil.Expect(t, !ca.inherited, "what a leader has seen once is still taken for that of another one")
 		end()
 		pause(time.Second)
-		if !ca.inherited {
-			t.Error("a replica that no longer leads takes what is written for its own")
-		}
+		testutil.Expect(t, ca.inherited, "a replica that no longer leads takes what is written for its own")
 	})
 }
 
@@ -209,9 +204,8 @@ func TestCompletedPodsAreSkipped(t *testing.T) {
 			mutating, validating := spec.entries(nil)
 			got := [2]bool{compile(t, mutating[0]).exempts(t, tc.request), compile(t, validating[0]).exempts(t, tc.request)}
 			want := [2]bool{tc.mutating && spec.Ordinary || name == "Mirror", tc.validating && spec.Ordinary}
-			if got != want {
-				t.Errorf("%s, ordinary %t: skipped by the mutating and the validating webhook: %t, want %t", name, spec.Ordinary, got, want)
-			}
+			testutil.Expect(t, got == want, "%s, ordinary %t: skipped by the mutating and the validating webhook: %t, want %t", name, spec.Ordinary,
+				got, want)
 		}
 	}
 	if got := (Spec{}).notCompleted(isComplete); len(got) > 0 {

@@ -70,9 +70,8 @@ func TestEphemeralContainers(t *testing.T) {
 	t.Parallel()
 	forEachCase(t, "ephemeral", func(t *testing.T, tc podCase) {
 		plugin, response := tc.plugin(t), &admission.Response{}
-		if err := plugin.Admit(t.Context(), ephemeralUpdate(tc.Pod), response); err != nil || len(response.Patch) > 0 {
-			t.Errorf("Admit has an opinion about an update: %v, %v", err, response.Patch)
-		}
+		err := plugin.Admit(t.Context(), ephemeralUpdate(tc.Pod), response)
+		testutil.Expect(t, err == nil && len(response.Patch) <= 0, "Admit has an opinion about an update: %v, %v", err, response.Patch)
 		tc.check(t, response, plugin.Validate(t.Context(), ephemeralUpdate(tc.Pod), response))
 	})
 }
@@ -81,9 +80,7 @@ func TestEphemeralContainers(t *testing.T) {
 func forEachCase(t *testing.T, directory string, check func(*testing.T, podCase)) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", directory, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases in %s: %v", directory, err)
-	}
+	testutil.Require(t, err == nil && len(files) != 0, "no cases in %s: %v", directory, err)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			tc := readCase(t, file)
@@ -96,12 +93,9 @@ func readCase(t *testing.T, file string) podCase {
 	t.Helper()
 	data := testutil.Get(os.ReadFile(file))(t)
 	var tc podCase
-	if err := yaml.UnmarshalStrict(data, &tc); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	if tc.Reason == "" {
-		t.Fatalf("%s has no reason", file)
-	}
+	err := yaml.UnmarshalStrict(data, &tc)
+	testutil.Require(t, err == nil, "%s: %v", file, err)
+	testutil.Require(t, tc.Reason != "", "%s has no reason", file)
 	return tc
 }
 
@@ -127,9 +121,8 @@ func (tc podCase) plugin(t *testing.T) *Plugin {
 func (tc podCase) check(t *testing.T, response *admission.Response, err error) {
 	t.Helper()
 	code, message := codeAndMessage(err)
-	if code != tc.Code || message != tc.Refusal {
-		t.Errorf("%s\nrefused with %d %q, want %d %q", tc.Reason, code, message, tc.Code, tc.Refusal)
-	}
+	testutil.Expect(t, code == tc.Code && message == tc.Refusal, "%s\nrefused with %d %q, want %d %q", tc.Reason, code, message, tc.Code,
+		tc.Refusal)
 	testutil.Check(t, tc.Reason+"\npatch", tc.patch(t), decodePatch(t, response.Patch), cmpopts.EquateEmpty())
 }
 

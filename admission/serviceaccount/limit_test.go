@@ -77,9 +77,8 @@ func checkLimit(t *testing.T, ephemeral bool, refused, allowed, want string) {
 				continue
 			}
 			code, message := codeAndMessage(decide(t.Context(), request([]byte(refused)), &admission.Response{}))
-			if code != 403 || !strings.HasSuffix(message, ": "+want) {
-				t.Errorf("%s, %s: got %d %q, want 403 %q", name, call, code, message, want)
-			}
+			testutil.Expect(t, code == 403 && strings.HasSuffix(message, ": "+want), "%s, %s: got %d %q, want 403 %q", name, call, code, message,
+				want)
 			err := decide(t.Context(), request([]byte(allowed)), &admission.Response{})
 			testutil.CheckError(t, name+", "+call+": a listed Secret", "", err)
 		}
@@ -93,9 +92,8 @@ func TestVisitorKnowsEverySecretReference(t *testing.T) {
 	t.Parallel()
 	paths := secretPaths(reflect.TypeFor[corev1.PodSpec](), nil)
 	// Far more than zero: the walk itself works. 3 kinds of containers have 2 each.
-	if want := 1 + 3*2 + 11; len(paths) < want {
-		t.Fatalf("the walk found %d references, there are %d or more: %v", len(paths), want, paths)
-	}
+	want := 1 + 3*2 + 11
+	testutil.Require(t, len(paths) >= want, "the walk found %d references, there are %d or more: %v", len(paths), want, paths)
 	for _, path := range paths {
 		t.Run(strings.Join(path, "."), func(t *testing.T) {
 			spec := reflect.New(reflect.TypeFor[corev1.PodSpec]())
@@ -103,9 +101,7 @@ func TestVisitorKnowsEverySecretReference(t *testing.T) {
 			object := testutil.Get(json.Marshal(corev1.Pod{Spec: *spec.Interface().(*corev1.PodSpec)}))(t)
 			pod := testutil.Get(decodePod(&admission.Request{Object: object}))(t)
 			references := pod.Spec.secretReferences()
-			if len(references) != 1 || references[0].secret != "the-secret" {
-				t.Errorf("the visitor sees %+v in %s", references, object)
-			}
+			testutil.Expect(t, len(references) == 1 && references[0].secret == "the-secret", "the visitor sees %+v in %s", references, object)
 		})
 	}
 }

@@ -51,14 +51,11 @@ func TestIgnores(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plugin := newWorld().plugin(DefaultConfig())
 			request := creation([]byte(unacceptable))
-			if plugin.Admit(t.Context(), request, &admission.Response{}) == nil {
-				t.Fatal("the Pod of this test is accepted")
-			}
+			testutil.Require(t, plugin.Admit(t.Context(), request, &admission.Response{}) != nil, "the Pod of this test is accepted")
 			tc.change(request)
 			response := &admission.Response{}
-			if err := plugin.Admit(t.Context(), request, response); err != nil || len(response.Patch) > 0 {
-				t.Errorf("%s: Admit: %v, %v", tc.reason, err, response.Patch)
-			}
+			err := plugin.Admit(t.Context(), request, response)
+			testutil.Expect(t, err == nil && len(response.Patch) <= 0, "%s: Admit: %v, %v", tc.reason, err, response.Patch)
 			testutil.CheckError(t, tc.reason, "", plugin.Validate(t.Context(), request, response))
 		})
 	}
@@ -81,9 +78,8 @@ func TestAmbiguousPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for call, decide := range plugin.calls() {
 				code, message := codeAndMessage(decide(t.Context(), creation([]byte(tc.object)), &admission.Response{}))
-				if (code == 400) != (tc.want != "") || !strings.Contains(message, tc.want) {
-					t.Errorf("%s: got %d %q, want %q", call, code, message, tc.want)
-				}
+				testutil.Expect(t, (code == 400) == (tc.want != "") && strings.Contains(message, tc.want), "%s: got %d %q, want %q", call, code,
+					message, tc.want)
 			}
 		})
 	}
@@ -98,9 +94,8 @@ func TestRequestIsNotChanged(t *testing.T) {
 	object := []byte(`{"spec": {"containers": [{"name": "a"}]}}`)
 	request := creation(object)
 	testutil.Must(t, newWorld(existing).plugin(DefaultConfig()).Admit(t.Context(), request, &admission.Response{}))
-	if string(request.Object) != `{"spec": {"containers": [{"name": "a"}]}}` || !reflect.DeepEqual(before, existing) {
-		t.Errorf("changed: %s, %v", request.Object, existing)
-	}
+	testutil.Expect(t, string(request.Object) == `{"spec": {"containers": [{"name": "a"}]}}` && reflect.DeepEqual(before, existing),
+		"changed: %s, %v", request.Object, existing)
 }
 
 // TestRules: the registered webhook is called for nothing else.
@@ -124,9 +119,7 @@ func TestRules(t *testing.T) {
 // applies, the patched Pod is patched no more, and it decodes as the plugin has foreseen.
 func FuzzAdmit(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.yaml")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no seeds: %v", err)
-	}
+	testutil.Require(f, err == nil && len(files) != 0, "no seeds: %v", err)
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		testutil.Must(f, err)
@@ -152,9 +145,7 @@ func FuzzAdmit(f *testing.F) {
 		}
 		_, patched, err := admitTwice(t, w.plugin(config), creation(object))
 		if code, message := codeAndMessage(err); err != nil {
-			if code != 400 && code != 403 {
-				t.Errorf("refused with %d %q", code, message)
-			}
+			testutil.Expect(t, code == 400 || code == 403, "refused with %d %q", code, message)
 			return
 		}
 		checkForeseen(t, w.plugin(config), object, patched)
@@ -169,13 +160,11 @@ func checkForeseen(t *testing.T, plugin *Plugin, object, patched []byte) {
 	if foreseen.isMirror() {
 		return
 	}
-	if _, err := plugin.complete(t.Context(), creation(object), newEdits(foreseen), &admission.Response{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := plugin.complete(t.Context(), creation(object), newEdits(foreseen), &admission.Response{})
+	testutil.Must(t, err)
 	got := testutil.Get(decodePod(&admission.Request{Object: patched}))(t)
 	// Nobody looks into the volume that was added.
 	unread := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Projected" }, cmp.Ignore())
-	if diff := cmp.Diff(got.Spec, foreseen.Spec, unread, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("the Pod (-is +was foreseen):\n%s", diff)
-	}
+	diff := cmp.Diff(got.Spec, foreseen.Spec, unread, cmpopts.EquateEmpty())
+	testutil.Expect(t, diff == "", "the Pod (-is +was foreseen):\n%s", diff)
 }

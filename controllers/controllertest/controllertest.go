@@ -246,8 +246,7 @@ func EndQueues(t testing.TB, run func(context.Context) error) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := run(ctx); err != nil {
-			t.Error(err)
-		}
+		err := run(ctx)
+		testutil.Expect(t, err == nil, "%v", err)
 	})
 }

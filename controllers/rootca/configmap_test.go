@@ -152,9 +152,8 @@ func TestParseBundle(t *testing.T) {
 			got, err := ParseBundle(given)
 			clear(given) // the bundle keeps its own copy
 			if tc.refused != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.refused) || got != nil {
-					t.Fatalf("%s: got error %v, want one that says %q", tc.reason, err, tc.refused)
-				}
+				testutil.Require(t, err != nil && strings.Contains(err.Error(), tc.refused) && got == nil, "%s: got error %v, want one that says %q",
+					tc.reason, err, tc.refused)
 				for line := range strings.Lines(string(testkeys.P256())) {
 					if text := strings.TrimSpace(line); !strings.HasPrefix(text, "-----") && strings.Contains(err.Error(), text) {
 						t.Errorf("the error holds a part of the key: %v", err)
@@ -172,7 +171,6 @@ func TestParseBundle(t *testing.T) {
 // TestDelayWithoutRootCA: a process without a root CA syncs namespaces all the same.
 func TestDelayWithoutRootCA(t *testing.T) {
 	t.Parallel()
-	if delay := NewSource(nil, nil).Delay(corev1.ResourceConfigMaps, cache.NewObjectName("shop", "kube-root-ca.crt")); delay != 0 {
-		t.Errorf("delayed by %v", delay)
-	}
+	delay := NewSource(nil, nil).Delay(corev1.ResourceConfigMaps, cache.NewObjectName("shop", "kube-root-ca.crt"))
+	testutil.Expect(t, delay == 0, "delayed by %v", delay)
 }

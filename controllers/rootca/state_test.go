@@ -82,17 +82,14 @@ func TestPlan(t *testing.T) {
 			testutil.Check(t, "began", tc.began, a.word(got.began))
 			testutil.Check(t, "ended", tc.ended, a.word(got.ended))
 			testutil.Check(t, "returned", tc.returned, a.word(got.returned))
-			if union := len(got.state.previous) > 0; (got.published != file) != union {
-				t.Errorf("the file itself is published: %t, want %t", got.published == file, !union)
-			}
+			union := len(got.state.previous) > 0
+			testutil.Expect(t, (got.published != file) == union, "the file itself is published: %t, want %t", got.published == file, !union)
 
 			// What was decided once is decided again, as after a restart.
 			again := plan(file, got.state, now, overlap)
 			testutil.Check(t, "state decided again", a.describe(got.state, now), a.describe(again.state, now))
 			testutil.Check(t, "PEM decided again", string(got.published.PEM()), string(again.published.PEM()))
-			if len(again.began)+len(again.ended) > 0 {
-				t.Error("it is reported again")
-			}
+			testutil.Expect(t, len(again.began)+len(again.ended) <= 0, "it is reported again")
 		})
 	}
 }
@@ -181,12 +178,9 @@ func TestReadingADamagedState(t *testing.T) {
 			object := &corev1.Secret{Data: data}
 			got, damage, err := decode(object, now, time.Minute)
 			testutil.CheckError(t, "error", tc.unknown, err)
-			if (damage == "") != (tc.damage == "") || !strings.Contains(damage, tc.damage) {
-				t.Errorf("damage is %q, want %q", damage, tc.damage)
-			}
-			if strings.Contains(damage, "MII") {
-				t.Errorf("the damage repeats PEM: %q", damage)
-			}
+			testutil.Expect(t, (damage == "") == (tc.damage == "") && strings.Contains(damage, tc.damage), "damage is %q, want %q", damage,
+				tc.damage)
+			testutil.Expect(t, !strings.Contains(damage, "MII"), "the damage repeats PEM: %q", damage)
 			testutil.Check(t, tc.reason, tc.want, a.describe(got, now))
 		})
 	}

@@ -100,9 +100,8 @@ func TestSyncAccountAuto(t *testing.T) {
 				w.Live(t, secret)
 			}
 			w.FailNext("create", "secrets", tc.answer)
-			if err := w.syncAccount(t.Context(), named("app")); !errors.Is(err, tc.err) {
-				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
-			}
+			err := w.syncAccount(t.Context(), named("app"))
+			testutil.Expect(t, errors.Is(err, tc.err), "%s: got error %v, want %v", tc.reason, err, tc.err)
 			testutil.Check(t, tc.reason, tc.want, w.Actions(t))
 		})
 	}

@@ -58,9 +58,8 @@ func TestManyReferencesCostFewRequests(t *testing.T) {
 				w.Clock.Step(2 * time.Second)
 				at(fmt.Sprint(10 + second))
 				_ = w.syncAccount(t.Context(), named("app"))
-				if asked := w.Actions(t); tc.listed && len(asked) > 0 || len(asked) > 1 {
-					t.Errorf("after %d s: %q", second, asked)
-				}
+				asked := w.Actions(t)
+				testutil.Expect(t, (!tc.listed || len(asked) <= 0) && len(asked) <= 1, "after %d s: %q", second, asked)
 			}
 			w.Clock.Step(2 * time.Second)
 			_ = w.syncAccount(t.Context(), named("app"))
@@ -91,9 +90,8 @@ func TestHandlersReadFewReferences(t *testing.T) {
 			t.Errorf("%d references: due %t after %d reads, want %t", n, due, counting.reads, want)
 		}
 	}
-	if !w.accountDue(account(listed(meta.FieldManager, own.Name, "gone"))) {
-		t.Error("a reference of a token controller to a Secret that is gone is not due")
-	}
+	testutil.Expect(t, w.accountDue(account(listed(meta.FieldManager, own.Name, "gone"))),
+		"a reference of a token controller to a Secret that is gone is not due")
 }
 
 // countingIndexer counts reads.
@@ -147,16 +145,14 @@ func TestAWriteThatChangedNothing(t *testing.T) {
 			}
 			w.Client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tc.answer, nil })
 			for try := range 2 {
-				if err := tc.sync(w); !errors.Is(err, meta.ErrUnchanged) {
-					t.Errorf("%s, try %d: error %v, want %v", tc.reason, try, err, meta.ErrUnchanged)
-				}
+				err := tc.sync(w)
+				testutil.Expect(t, errors.Is(err, meta.ErrUnchanged), "%s, try %d: error %v, want %v", tc.reason, try, err, meta.ErrUnchanged)
 				testutil.CheckContains(t, tc.reason+": requests", "patch", strings.Join(w.Actions(t), ", "))
 			}
 			testutil.Check(t, tc.reason, []string{"Warning TokenSecretRefused"}, w.Events()[:1])
 			for _, series := range []string{"sacm_legacy_tokens_issued_total", "sacm_token_references_removed_total"} {
-				if counted := w.Series(t, series); len(counted) > 0 {
-					t.Errorf("%s: %s is %v", tc.reason, series, counted)
-				}
+				counted := w.Series(t, series)
+				testutil.Expect(t, len(counted) <= 0, "%s: %s is %v", tc.reason, series, counted)
 			}
 		})
 	}
@@ -202,14 +198,12 @@ func TestNoSignatureAfterARefusal(t *testing.T) {
 	for n, want := range [][]string{{createsOwn}, {unsigned}, {unsigned, referencesOwn}} {
 		err := w.syncAccount(t.Context(), named("app"))
 		testutil.Check(t, fmt.Sprint("try ", n), want, w.Actions(t))
-		if refused := err != nil; refused != (n < 2) || refused && !strings.Contains(err.Error(), "exceeded quota: few") {
-			t.Errorf("try %d: error %v", n, err)
-		}
+		refused := err != nil
+		testutil.Expect(t, refused == (n < 2) && (!refused || strings.Contains(err.Error(), "exceeded quota: few")), "try %d: error %v", n, err)
 	}
 	testutil.Check(t, "Events", []string{"Warning TokenSecretRefused"}, w.Events())
-	if counted := w.Series(t, "sacm_legacy_tokens_issued_total"); len(counted) > 0 {
-		t.Errorf("issued: %v", counted)
-	}
+	counted := w.Series(t, "sacm_legacy_tokens_issued_total")
+	testutil.Expect(t, len(counted) <= 0, "issued: %v", counted)
 }
 
 // TestARefusedFill: the users of a Secret read in an Event who refuses the write. The author of a policy may quote what the Secret holds
@@ -227,9 +221,8 @@ func TestARefusedFill(t *testing.T) {
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "token", nil)
 		refused.ErrStatus.Message = policy + said
 		w.FailNext("patch", "secrets", refused)
-		if err := w.syncSecret(t.Context(), named("token")); !apierrors.IsForbidden(err) || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		err := w.syncSecret(t.Context(), named("token"))
+		testutil.Expect(t, apierrors.IsForbidden(err) && strings.HasSuffix(err.Error(), want), "error %v, want %q", err, want)
 		testutil.Check(t, "Events", []string{"token: Warning TokenSecretRefused: populate token secret ns/token: " +
 			"kube-apiserver answered 403 Forbidden: " + want}, w.Recorded.Lines())
 	}
@@ -248,9 +241,7 @@ func BenchmarkSyncSecret(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				w.written.reset() // or the second sync would wait for the watch
-				if err := w.syncSecret(b.Context(), key); err != nil {
-					b.Fatal(err)
-				}
+				testutil.Must(b, w.syncSecret(b.Context(), key))
 			}
 		})
 	}

@@ -121,21 +121,18 @@ func TestSyncReferences(t *testing.T) {
 				w.observed.add(tokensecrets.Observe(secret))
 			}
 			w.FailNext("patch", "serviceaccounts", tc.refusal)
-			if err := w.syncReferences(t.Context(), named("app")); !errors.Is(err, tc.refusal) {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
+			err := w.syncReferences(t.Context(), named("app"))
+			testutil.Require(t, errors.Is(err, tc.refusal), "%s: %v", tc.reason, err)
 			testutil.Check(t, tc.reason+": actions", tc.want, w.Actions(t))
 			var events []string
 			if len(tc.want) > 0 && tc.refusal == nil && strings.HasPrefix(tc.want[len(tc.want)-1], "patch") {
 				events = []string{"Normal TokenReferenceRemoved"}
 			}
 			testutil.Check(t, tc.reason+": events", events, w.Events())
-			if left := len(w.observed.all) > 0; left != (tc.refusal != nil) {
-				t.Errorf("%s: deletions are kept: %t, want them kept for a retry only", tc.reason, left)
-			}
-			if swept := len(tc.deleted) == 0 && len(tc.want) > 0; swept && !w.mayDangle(tc.account) {
-				t.Errorf("%s: no sync of the account queues it", tc.reason)
-			}
+			left := len(w.observed.all) > 0
+			testutil.Expect(t, left == (tc.refusal != nil), "%s: deletions are kept: %t, want them kept for a retry only", tc.reason, left)
+			swept := len(tc.deleted) == 0 && len(tc.want) > 0
+			testutil.Expect(t, !swept || w.mayDangle(tc.account), "%s: no sync of the account queues it", tc.reason)
 		})
 	}
 }
@@ -155,9 +152,8 @@ func TestReadsAreNotRepeated(t *testing.T) {
 	w.FailNext("get", "secrets", nil, nil, boom)
 	syncs := func(when string, fails error, want ...string) {
 		t.Helper()
-		if err := w.syncReferences(t.Context(), named("app")); !errors.Is(err, fails) {
-			t.Errorf("%s: error %v, want %v", when, err, fails)
-		}
+		err := w.syncReferences(t.Context(), named("app"))
+		testutil.Expect(t, errors.Is(err, fails), "%s: error %v, want %v", when, err, fails)
 		testutil.Check(t, when, want, w.Actions(t))
 	}
 	var reads []string

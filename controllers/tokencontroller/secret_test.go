@@ -127,16 +127,13 @@ func TestSyncSecret(t *testing.T) {
 			if !tc.uncached {
 				w.Cache(t, cmp.Or(tc.account, account()))
 			}
-			if !w.secretDue(w.secrets.Get(named("token"))) && len(tc.want)+len(tc.events) > 0 {
-				t.Errorf("%s: a new leader does not queue it", tc.reason)
-			}
+			testutil.Expect(t, w.secretDue(w.secrets.Get(named("token"))) || len(tc.want)+len(tc.events) <= 0, "%s: a new leader does not queue it",
+				tc.reason)
 			if tc.fails != "" {
 				w.Fail(tc.fails, "*", tc.answer)
 			}
 			err := errors.Join(w.syncSecret(t.Context(), named("token")), w.replaceCA(t.Context(), named("token")))
-			if !errors.Is(err, tc.err) {
-				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
-			}
+			testutil.Expect(t, errors.Is(err, tc.err), "%s: got error %v, want %v", tc.reason, err, tc.err)
 			testutil.Check(t, tc.reason, tc.want, w.Actions(t))
 			testutil.CheckContains(t, tc.reason+": events", tc.note, strings.Join(w.Recorded.Lines(), "\n"))
 			testutil.Check(t, tc.reason+": events", tc.events, w.Events())
@@ -178,9 +175,8 @@ func TestAccountWatchHangs(t *testing.T) {
 		w.secretLoop.Add(named("token"))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if asked := w.Actions(t); len(asked) > 12 {
-			t.Errorf("asked %d times in ten minutes: %q", len(asked), asked)
-		}
+		asked := w.Actions(t)
+		testutil.Expect(t, len(asked) <= 12, "asked %d times in ten minutes: %q", len(asked), asked)
 		testutil.Check(t, "Events while nothing is wrong", []string(nil), w.Events())
 		w.Delete(t, account())
 		time.Sleep(uncachedRecheck)
@@ -206,9 +202,7 @@ func TestNothingIsIssuedWhileTheRootCAIsUnknown(t *testing.T) {
 	rootca.NewBundleController(rootca.BundleControllerConfig{Source: w.RootCA})
 	for what, err := range map[string]error{"account": w.syncAccount(t.Context(), named("app")),
 		"Secret": w.syncSecret(t.Context(), named("token"))} {
-		if !errors.Is(err, reconcile.ErrStaleCache) {
-			t.Errorf("sync of the %s: %v", what, err)
-		}
+		testutil.Expect(t, errors.Is(err, reconcile.ErrStaleCache), "sync of the %s: %v", what, err)
 	}
 	w.syncsSecret(t, "full", "it lacks nothing")
 	testutil.Check(t, "requests", []string(nil), w.Actions(t))
@@ -247,8 +241,7 @@ func TestRevokedKey(t *testing.T) {
 		"of another account": {tokenSecret("token", filled(t), withToken(t, testkeys.P256Other(), otherUID)), with(true), false},
 	} {
 		plan := planSecret(tokensecrets.Observe(tc.secret), account(), nil, tc.keys)
-		if plan.token != tc.want || tc.want && plan.warning.reason != "" {
-			t.Errorf("%s: a new token %t, warning %+v; want %t", name, plan.token, plan.warning, tc.want)
-		}
+		testutil.Expect(t, plan.token == tc.want && (!tc.want || plan.warning.reason == ""), "%s: a new token %t, warning %+v; want %t", name,
+			plan.token, plan.warning, tc.want)
 	}
 }

@@ -122,9 +122,8 @@ func TestLister(t *testing.T) {
 	}
 	lister := ListerOf(indexer)
 
-	if got, none := lister.Get(first.ObjectName()), lister.Get(cache.NewObjectName("shop", "robot-token-3")); got != first || none != nil {
-		t.Errorf("Get returned %v and, of a Secret that is not there, %v", got, none)
-	}
+	got, none := lister.Get(first.ObjectName()), lister.Get(cache.NewObjectName("shop", "robot-token-3"))
+	testutil.Expect(t, got == first && none == nil, "Get returned %v and, of a Secret that is not there, %v", got, none)
 	testutil.Check(t, "all", 5, len(lister.All()))
 	for account, want := range map[cache.ObjectName]string{
 		{Namespace: "shop", Name: "robot"}: "shop/robot-token-1 shop/robot-token-2",
@@ -150,9 +149,8 @@ func TestEveryDeletionIsSaid(t *testing.T) {
 		var log bytes.Buffer
 		ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(0))))
 		deleted, err := Delete(ctx, client, events.NewRecorderTo(recorded), Observe(tokenSecret()), "Tidied", "nobody needs it")
-		if deleted != (answer == nil) || errors.Is(err, errBoom) != (name == "Refused") || err != nil && name != "Refused" {
-			t.Errorf("%s: got %v and %v", name, deleted, err)
-		}
+		testutil.Expect(t, deleted == (answer == nil) && errors.Is(err, errBoom) == (name == "Refused") && (err == nil || name == "Refused"),
+			"%s: got %v and %v", name, deleted, err)
 		if close(recorded.Events); deleted {
 			said = "Normal Tidied deleted: nobody needs it"
 		}
@@ -160,9 +158,7 @@ func TestEveryDeletionIsSaid(t *testing.T) {
 		if deleted {
 			said = `"Deleted token secret" secret="shop/robot-token" uid="secret-uid" reason="Tidied" why="nobody needs it"`
 		}
-		if !strings.Contains(log.String(), said) || !deleted && log.Len() > 0 {
-			t.Errorf("%s: the log says %q", name, log.String())
-		}
+		testutil.Expect(t, strings.Contains(log.String(), said) && (deleted || log.Len() <= 0), "%s: the log says %q", name, log.String())
 	}
 }
 

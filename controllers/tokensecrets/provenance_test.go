@@ -95,9 +95,7 @@ func TestWrittenReferences(t *testing.T) {
 			testutil.Check(t, tc.reason, tc.want, WrittenReferences(has.ManagedFields).Has("robot-token-x2x9z"))
 			kept := KeepWrittenReferences(has.ManagedFields)
 			testutil.Check(t, tc.reason+": of the trimmed account", tc.want, WrittenReferences(kept).Has("robot-token-x2x9z"))
-			if len(kept) > 1 || tc.want && len(kept) == 0 {
-				t.Errorf("%s: %d entries are kept, want one at most", tc.reason, len(kept))
-			}
+			testutil.Expect(t, len(kept) <= 1 && (!tc.want || len(kept) != 0), "%s: %d entries are kept, want one at most", tc.reason, len(kept))
 			testutil.Check(t, "kept of what was kept", kept, KeepWrittenReferences(kept))
 		})
 	}

@@ -242,11 +242,8 @@ func TestNewName(t *testing.T) {
 	for _, length := range []int{1, 241, 242, 253} {
 		account := strings.Repeat("a", length)
 		name := NewName(account, NewSuffix())
-		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			t.Errorf("account name of %d characters: %v", length, problems)
-		}
-		if NewName(account, NewSuffix()) == name {
-			t.Errorf("%s is made twice", name)
-		}
+		problems := validation.IsDNS1123Subdomain(name)
+		testutil.Expect(t, len(problems) <= 0, "account name of %d characters: %v", length, problems)
+		testutil.Expect(t, NewName(account, NewSuffix()) != name, "%s is made twice", name)
 	}
 }

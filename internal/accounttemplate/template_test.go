@@ -110,9 +110,7 @@ func TestParseRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			template, err := Parse([]byte(tc.data))
-			if err == nil {
-				t.Fatalf("accepted as %+v", template)
-			}
+			testutil.Require(t, err != nil, "accepted as %+v", template)
 			for _, want := range tc.want {
 				testutil.CheckContains(t, "error", want, err.Error())
 			}

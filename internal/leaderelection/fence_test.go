@@ -78,9 +78,8 @@ func TestFence(t *testing.T) {
 		"NotGivenAwayTooLate": {
 			reason: "it may be somebody else's by now, which client-go's elector does not look at", steps: func(lock *fencedLock, _ *recordingLock) {
 				time.Sleep(deadline + time.Second)
-				if err := lock.Update(t.Context(), free); !errors.Is(err, errLeaseLost) {
-					t.Errorf("got error %v, want %v", err, errLeaseLost)
-				}
+				err := lock.Update(t.Context(), free)
+				testutil.Expect(t, errors.Is(err, errLeaseLost), "got error %v, want %v", err, errLeaseLost)
 			},
 			expired: deadline, holders: []string{"us"},
 		},
@@ -145,9 +144,8 @@ func TestFencedWrites(t *testing.T) {
 			if err == nil {
 				response.Body.Close()
 			}
-			if errors.Is(err, errLeaseLost) != tc.refused || base.sent == 1 == tc.refused {
-				t.Errorf("%s: sent %d times and the error %v, want refused: %v", tc.reason, base.sent, err, tc.refused)
-			}
+			testutil.Expect(t, errors.Is(err, errLeaseLost) == tc.refused && base.sent == 1 != tc.refused,
+				"%s: sent %d times and the error %v, want refused: %v", tc.reason, base.sent, err, tc.refused)
 			testutil.Check(t, "the body is closed", tc.refused, body.closed)
 		})
 	}

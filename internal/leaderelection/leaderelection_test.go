@@ -30,9 +30,7 @@ func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		testutil.CheckError(t, "the watchdog, before the Lease is overdue", "", e.watchdog.Check(nil))
 		time.Sleep(10 * time.Second)
-		if err := e.watchdog.Check(nil); err == nil {
-			t.Error("it is silent about a leader that has not renewed its lease for 40s")
-		}
+		testutil.Expect(t, e.watchdog.Check(nil) != nil, "it is silent about a leader that has not renewed its lease for 40s")
 		e.stop(t)
 	})
 }
@@ -42,9 +40,8 @@ func TestTheErrorOfTheWorkIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boom := errors.New("boom")
 		e := candidateFor(t, newLeases(), testutil.NewDiary(), "A", func(context.Context) error { return boom })
-		if err := <-e.ended; !errors.Is(err, boom) {
-			t.Errorf("got error %v, want %v", err, boom)
-		}
+		err := <-e.ended
+		testutil.Expect(t, errors.Is(err, boom), "got error %v, want %v", err, boom)
 		expect(t, e.diary, "0s A works", "0s A has worked, lease held", "0s A ends with boom, lease free")
 		e.cancel()
 	})
@@ -74,9 +71,7 @@ func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 		client, diary := newLeases(), testutil.NewDiary()
 		var working atomic.Int32
 		work := func(ctx context.Context) error {
-			if working.Add(1) > 1 {
-				t.Error("two processes work")
-			}
+			testutil.Expect(t, working.Add(1) <= 1, "two processes work")
 			defer working.Add(-1)
 			<-ctx.Done()
 			time.Sleep(4 * time.Second)
@@ -88,12 +83,9 @@ func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 		time.Sleep(time.Minute)
 		first.stop(t)
 		time.Sleep(tick)
-		if working.Load() != 1 {
-			t.Error("nobody works at the next try after the lease was given away")
-		}
-		if secondHolder := client.holder(); secondHolder == firstHolder {
-			t.Errorf("two processes of one host have the same identity %q", secondHolder)
-		}
+		testutil.Expect(t, working.Load() == 1, "nobody works at the next try after the lease was given away")
+		secondHolder := client.holder()
+		testutil.Expect(t, secondHolder != firstHolder, "two processes of one host have the same identity %q", secondHolder)
 		second.stop(t)
 	})
 }
@@ -135,9 +127,8 @@ func TestALostLease(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			// A renewal was due just then; from the one before it the deadline counts.
 			expect(t, diary, "0s A works", "10s A has worked, lease held")
-			if name == "TakenByAnother" && client.holder() != "another" {
-				t.Errorf("the lease of the new leader was touched, %q holds it", client.holder())
-			}
+			testutil.Expect(t, name != "TakenByAnother" || client.holder() == "another", "the lease of the new leader was touched, %q holds it",
+				client.holder())
 
 			// The process waits to lead again.
 			client.breaks(func(string) error { return nil })
@@ -173,9 +164,7 @@ func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 		})
 		testutil.CheckError(t, "end", "", err)
 		before := len(diary.Lines())
-		if working.Load() {
-			t.Error("the work is under way although lead has returned")
-		}
+		testutil.Expect(t, !working.Load(), "the work is under way although lead has returned")
 		time.Sleep(time.Minute)
 		testutil.Check(t, "lines after lead had returned", before, len(diary.Lines()))
 	})
@@ -186,9 +175,8 @@ func TestNeverLed(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if before, after := neverLed(t.Context()), neverLed(ended); !errors.Is(before, errLeaseLost) || after != nil {
-		t.Errorf("got %v while the process runs, and %v at its end", before, after)
-	}
+	before, after := neverLed(t.Context()), neverLed(ended)
+	testutil.Expect(t, errors.Is(before, errLeaseLost) && after == nil, "got %v while the process runs, and %v at its end", before, after)
 }
 
 func TestLeadRefuses(t *testing.T) {
@@ -208,8 +196,7 @@ func TestLeadRefuses(t *testing.T) {
 			t.Errorf("%s: the work began", name)
 			return nil
 		})
-		if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
-			t.Errorf("%s: got error %v, want one that begins with %q", name, err, tc.want)
-		}
+		testutil.Expect(t, err != nil && strings.HasPrefix(err.Error(), tc.want), "%s: got error %v, want one that begins with %q", name, err,
+			tc.want)
 	}
 }

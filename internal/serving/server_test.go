@@ -125,9 +125,8 @@ func TestWhatIsOpen(t *testing.T) {
 			})
 			c := client(t, func(*http.Transport) {})
 			for path, want := range tc.want {
-				if got := get(t, c, urlOf(server, path)); got.status != want {
-					t.Errorf("%s\n%s answers %d, want %d: %s", tc.reason, path, got.status, want, got.body)
-				}
+				got := get(t, c, urlOf(server, path))
+				testutil.Expect(t, got.status == want, "%s\n%s answers %d, want %d: %s", tc.reason, path, got.status, want, got.body)
 			}
 		})
 	}
@@ -168,9 +167,8 @@ func TestServerDoesNotAwaitIdleConnections(t *testing.T) {
 
 	began := time.Now()
 	stop()
-	if took := time.Since(began); took >= time.Second {
-		t.Errorf("it stopped after %s", took)
-	}
+	took := time.Since(began)
+	testutil.Expect(t, took < time.Second, "it stopped after %s", took)
 }
 
 // One client that does not let go must not keep the process from stopping.

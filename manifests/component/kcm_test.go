@@ -128,9 +128,8 @@ func TestCarriedOver(t *testing.T) {
 				return flag != nil && strings.HasPrefix(options.OriginOf(flag), "as KCM")
 			}, tc.own)
 			if tc.refused != "" || err != nil {
-				if err == nil || tc.refused == "" || !strings.Contains(err.Error(), tc.refused) {
-					t.Errorf("%s: error %v, want one with %q", tc.reason, err, tc.refused)
-				}
+				testutil.Expect(t, err != nil && tc.refused != "" && strings.Contains(err.Error(), tc.refused), "%s: error %v, want one with %q",
+					tc.reason, err, tc.refused)
 				return
 			}
 			testutil.Check(t, tc.reason+"\narguments", tc.want, k.Args)
@@ -138,9 +137,7 @@ func TestCarriedOver(t *testing.T) {
 			more := slices.DeleteFunc(slices.Clone(k.Files), func(file string) bool {
 				return file == "/etc/kubernetes/pki/sa.key" || file == "/etc/kubernetes/pki/ca.crt"
 			})
-			if !slices.Equal(more, tc.files) {
-				t.Errorf("%s\nfiles %q, want %q", tc.reason, more, tc.files)
-			}
+			testutil.Expect(t, slices.Equal(more, tc.files), "%s\nfiles %q, want %q", tc.reason, more, tc.files)
 		})
 	}
 }
@@ -182,8 +179,7 @@ func TestNowhere(t *testing.T) {
 		m, err := staticpod.Parse(text, ControllerManager)
 		testutil.Must(t, err)
 		err = CheckControllers(m, tc.args)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s %s: error %v, want %q", name, tc.reason, err, tc.want)
-		}
+		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "%s %s: error %v, want %q",
+			name, tc.reason, err, tc.want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/internal/testutil/staticpodtest"
 )
 
@@ -18,9 +19,7 @@ func TestStyles(t *testing.T) {
 	kcm := string(staticpodtest.Read(t, "testdata/manifests/v1.37/kube-controller-manager.yaml"))
 	instead := func(old, replacement string) string {
 		t.Helper()
-		if !strings.Contains(stock, old) {
-			t.Fatalf("the stock manifest has no %q", old)
-		}
+		testutil.Require(t, strings.Contains(stock, old), "the stock manifest has no %q", old)
 		return strings.Replace(stock, old, replacement, 1)
 	}
 	const (

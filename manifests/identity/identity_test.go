@@ -26,34 +26,28 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 	config, err := clientcmd.LoadFromFile(n.config.path("kubeconfig"))
 	testutil.Must(t, err)
 	cluster, user := current(config)
-	if cluster.Server != server || !bytes.Equal(cluster.CertificateAuthorityData, n.read(t, "ca.crt")) {
-		t.Errorf("cluster %+v", cluster)
-	}
-	if user.ClientCertificate != "client.pem" || user.ClientKey != "client.pem" {
-		t.Errorf("the kubeconfig names %q and %q, want the one file, as it is seen from there", user.ClientCertificate, user.ClientKey)
-	}
+	testutil.Expect(t, cluster.Server == server && bytes.Equal(cluster.CertificateAuthorityData, n.read(t, "ca.crt")), "cluster %+v", cluster)
+	testutil.Expect(t, user.ClientCertificate == "client.pem" && user.ClientKey == "client.pem",
+		"the kubeconfig names %q and %q, want the one file, as it is seen from there", user.ClientCertificate, user.ClientKey)
 	certificate := n.certificate(t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(n.read(t, "ca.crt"))
 	for _, when := range []time.Time{n.clock.Now().Add(-5 * time.Minute), n.clock.Now().Add(n.config.Validity)} {
 		options := x509.VerifyOptions{Roots: pool, CurrentTime: when, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-		if _, err := certificate.Verify(options); err != nil {
-			t.Errorf("at %s: %v", when, err)
-		}
+		_, err := certificate.Verify(options)
+		testutil.Expect(t, err == nil, "at %s: %v", when, err)
 	}
 	got := []any{certificate.Subject.String(), certificate.PublicKeyAlgorithm, certificate.NotBefore, certificate.NotAfter, certificate.IsCA}
 	now := n.clock.Now().UTC()
 	want := []any{"CN=system:sa-controller-manager", x509.ECDSA, now.Add(-5 * time.Minute), now.Add(n.config.Validity), false}
 	testutil.Check(t, "result", want, got)
 	for _, name := range []string{"kubeconfig", "client.pem"} {
-		if info, err := os.Stat(n.config.path(name)); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("mode of %s: %v, %v", name, info.Mode(), err)
-		}
+		info, err := os.Stat(n.config.path(name))
+		testutil.Expect(t, err == nil && info.Mode().Perm() == 0o600, "mode of %s: %v, %v", name, info.Mode(), err)
 	}
 	rest, err := clientcmd.BuildConfigFromFlags("", n.config.path("kubeconfig"))
-	if err != nil || rest.CertFile != n.config.path("client.pem") || len(rest.CertData) > 0 {
-		t.Errorf("client-go uses %q, %v; it follows no other form than a file", rest.CertFile, err)
-	}
+	testutil.Expect(t, err == nil && rest.CertFile == n.config.path("client.pem") && len(rest.CertData) <= 0,
+		"client-go uses %q, %v; it follows no other form than a file", rest.CertFile, err)
 }
 
 func TestEnsureAgain(t *testing.T) {
@@ -137,13 +131,11 @@ func TestEnsureAgain(t *testing.T) {
 			if kept := bytes.Equal(config, n.read(t, "identity/kubeconfig")); !kept && tc.why == "" || !strings.Contains(n.said.String(), tc.why) {
 				t.Errorf("%s\nkept: %t; it says %q, want %q", tc.reason, kept, n.said.String(), tc.why)
 			}
-			if info, err := os.Stat(n.config.path("client.pem")); err == nil && info.Mode().Perm() != 0o600 {
-				t.Errorf("mode %v", info.Mode())
-			}
+			info, err := os.Stat(n.config.path("client.pem"))
+			testutil.Expect(t, err != nil || info.Mode().Perm() == 0o600, "mode %v", info.Mode())
 			n.ensure(t)
-			if !strings.Contains(n.said.String(), "left as it is: "+tc.left) {
-				t.Errorf("what it has written is not good enough for it: %q", n.said.String())
-			}
+			testutil.Expect(t, strings.Contains(n.said.String(), "left as it is: "+tc.left), "what it has written is not good enough for it: %q",
+				n.said.String())
 		})
 	}
 }
@@ -217,16 +209,10 @@ func TestEnsureRefuses(t *testing.T) {
 				t.Fatalf("no error; it says %q", n.said.String())
 			}
 			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v\nlacks %q", err, want)
-				}
+				testutil.Expect(t, strings.Contains(err.Error(), want), "%v\nlacks %q", err, want)
 			}
-			if strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "BEGIN") {
-				t.Errorf("it quotes a key: %v", err)
-			}
-			if !bytes.Equal(before, n.find("identity/client.pem")) {
-				t.Error("the file was changed")
-			}
+			testutil.Expect(t, !strings.Contains(err.Error(), "SECRET") && !strings.Contains(err.Error(), "BEGIN"), "it quotes a key: %v", err)
+			testutil.Expect(t, bytes.Equal(before, n.find("identity/client.pem")), "the file was changed")
 		})
 	}
 }

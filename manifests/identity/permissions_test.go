@@ -99,22 +99,18 @@ func applies(t *testing.T, onlySigner bool) {
 	protected := ""
 	for _, object := range objects {
 		collection, _, _ := strings.Cut(object.Path(), "/"+object.Name)
-		if request := "POST application/yaml " + collection + " " + string(object.YAML); !a.taken[request] {
-			t.Errorf("%s was not created", object)
-		}
+		request := "POST application/yaml " + collection + " " + string(object.YAML)
+		testutil.Expect(t, a.taken[request], "%s was not created", object)
 		if object.Kind == "ClusterRole" {
 			protected = object.Path()
 		}
 	}
 	for _, caller := range a.callers {
-		if !slices.Contains(caller.Subject.Organization, "system:masters") || time.Until(caller.NotAfter) > mastersLifetime {
-			t.Errorf("applied by %s until %s", caller.Subject, caller.NotAfter)
-		}
+		testutil.Expect(t, slices.Contains(caller.Subject.Organization, "system:masters") && time.Until(caller.NotAfter) <= mastersLifetime,
+			"applied by %s until %s", caller.Subject, caller.NotAfter)
 	}
 	for _, file := range []string{"identity/kubeconfig", "identity/client.pem", "ca.key"} {
-		if bytes.Contains(n.read(t, file), []byte("masters")) {
-			t.Errorf("%s holds the powerful certificate", file)
-		}
+		testutil.Expect(t, !bytes.Contains(n.read(t, file), []byte("masters")), "%s holds the powerful certificate", file)
 	}
 
 	clear(a.has)
@@ -123,9 +119,8 @@ func applies(t *testing.T, onlySigner bool) {
 	a.has[protected] = own
 	for _, says := range []bool{true, false} {
 		n.ensure(t)
-		if said := strings.Contains(n.said.String(), "lacked permissions, and has them now"); said != says {
-			t.Errorf("it says that some were missing: %t, want %t", said, says)
-		}
+		said := strings.Contains(n.said.String(), "lacked permissions, and has them now")
+		testutil.Expect(t, said == says, "it says that some were missing: %t, want %t", said, says)
 		if len(a.has) != len(objects) || !bytes.Equal(a.has[protected], own) {
 			t.Errorf("%d of %d objects, and the role with the annotation is %s", len(a.has), len(objects), a.has[protected])
 		}
@@ -156,9 +151,8 @@ func TestApplyPermissionsWithoutTheKeyOfTheCA(t *testing.T) {
 	n.config.ApplyPermissions = true
 	n.remove(t, "ca.key")
 	n.ensure(t)
-	if !strings.Contains(n.said.String(), "kubectl apply -k manifests/permissions") || len(a.callers) > 0 {
-		t.Errorf("it says %q after %d requests", n.said.String(), len(a.callers))
-	}
+	testutil.Expect(t, strings.Contains(n.said.String(), "kubectl apply -k manifests/permissions") && len(a.callers) <= 0,
+		"it says %q after %d requests", n.said.String(), len(a.callers))
 }
 
 // TestMissing is about a role that is there.

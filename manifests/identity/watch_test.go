@@ -28,18 +28,15 @@ func TestExternalCA(t *testing.T) {
 	n.remove(t, "ca.key")
 	err := Ensure(t.Context(), n.config)
 	for _, want := range []string{"the key of the cluster's CA is not here", "identity/kubeconfig", "CN=system:sa-controller-manager, no O"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Fatalf("error %v, want one with %q", err, want)
-		}
+		testutil.Require(t, err != nil && strings.Contains(err.Error(), want), "error %v, want one with %q", err, want)
 	}
 	rendered, err := render(&clientcmdapi.Cluster{Server: server})
 	testutil.Must(t, err)
 	own := bytes.ReplaceAll(rendered, []byte(pairFile), []byte("own.pem"))
 	n.write(t, "identity/kubeconfig", own)
 	n.ensure(t)
-	if !bytes.Equal(own, n.read(t, "identity/kubeconfig")) || !strings.Contains(n.said.String(), "left as it is") {
-		t.Errorf("it is changed: %q", n.said.String())
-	}
+	testutil.Expect(t, bytes.Equal(own, n.read(t, "identity/kubeconfig")) && strings.Contains(n.said.String(), "left as it is"),
+		"it is changed: %q", n.said.String())
 }
 
 // TestExchangedCA: while a CA is exchanged, ca.crt has several certificates, in any order.
@@ -69,9 +66,8 @@ func TestExchangedCA(t *testing.T) {
 		n.write(t, "ca.key", tc.key)
 		_ = os.RemoveAll(n.config.Dir)
 		err := Ensure(t.Context(), n.config)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: error %v, want %q", name, err, tc.want)
-		}
+		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "%s: error %v, want %q",
+			name, err, tc.want)
 		if err != nil {
 			continue
 		}

@@ -56,16 +56,12 @@ func TestApply(t *testing.T) {
 			testutil.Must(t, err)
 			patched, err := m.Apply(tc.patch)
 			if tc.refused != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.refused) {
-					t.Errorf("error %v, want %q", err, tc.refused)
-				}
+				testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.refused), "error %v, want %q", err, tc.refused)
 				return
 			}
 			testutil.Must(t, err)
 			testutil.Check(t, tc.reason, tc.want, string(patched.Bytes()))
-			if string(m.Bytes()) != tc.before {
-				t.Error("the manifest before was changed")
-			}
+			testutil.Expect(t, string(m.Bytes()) == tc.before, "the manifest before was changed")
 		})
 	}
 }
@@ -100,9 +96,7 @@ func TestParseRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse([]byte(tc.manifest), "program")
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want one with %q", err, tc.want)
-			}
+			testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.want), "error %v, want one with %q", err, tc.want)
 		})
 	}
 }
@@ -133,9 +127,8 @@ func TestCheck(t *testing.T) {
 	} {
 		spec := staticpodtest.Spec(t, []byte(tc.manifest))
 		err := check(&spec)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %s: got %v, want %q", name, tc.reason, err, tc.want)
-		}
+		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "%s: %s: got %v, want %q",
+			name, tc.reason, err, tc.want)
 	}
 }
 

@@ -44,9 +44,7 @@ func watch(t *testing.T, path string, options Options) *watched {
 	w := &watched{File: file, told: make(chan string, 100)}
 	w.stop = testutil.Start(t, func(ctx context.Context) error {
 		file.Watch(ctx, func(value *string) {
-			if file.Get() != value {
-				t.Error("accepted was called before the value was swapped in")
-			}
+			testutil.Expect(t, file.Get() == value, "accepted was called before the value was swapped in")
 			w.told <- "+" + *value
 		}, func(err error) { w.told <- "-" + strings.ReplaceAll(err.Error(), path, "PATH") })
 		return nil

@@ -23,9 +23,7 @@ func (w *watched) expect(t *testing.T, want string) {
 	t.Helper()
 	select {
 	case got := <-w.told:
-		if got != want {
-			t.Errorf("told %q, want %q", got, want)
-		}
+		testutil.Expect(t, got == want, "told %q, want %q", got, want)
 	case <-time.After(15 * time.Second):
 		t.Fatalf("not told %q within 15 s", want)
 	}
@@ -68,9 +66,8 @@ func TestWatchSeesTheWaysFilesChange(t *testing.T) {
 			w := watch(t, path, notified)
 			testutil.Must(t, tc.change(path))
 			w.expect(t, "+two")
-			if got := *w.Get(); got != "two" {
-				t.Errorf("%s: Get returns %q", tc.reason, got)
-			}
+			got := *w.Get()
+			testutil.Expect(t, got == "two", "%s: Get returns %q", tc.reason, got)
 		})
 	}
 }

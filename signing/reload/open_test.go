@@ -19,9 +19,7 @@ func TestOpen(t *testing.T) {
 	t.Parallel()
 	path := newFile(t, strings.Repeat("x", maxSize)) // the largest one
 	file, err := Open(path, parseText, Options{})
-	if err != nil || len(*file.Get()) != maxSize || file.Path() != path {
-		t.Errorf("Open returned %v, %v", file, err)
-	}
+	testutil.Expect(t, err == nil && len(*file.Get()) == maxSize && file.Path() == path, "Open returned %v, %v", file, err)
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -60,15 +58,10 @@ func TestOpenRefuses(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "f")
 			testutil.Must(t, tc.make(path))
 			file, err := Open(path, func([]byte) (*string, error) { return nil, errParse }, Options{})
-			if err == nil || file != nil {
-				t.Fatalf("%s: Open returned %v, %v", tc.reason, file, err)
-			}
-			if got := strings.ReplaceAll(err.Error(), path, "PATH"); got != tc.want {
-				t.Errorf("%s: error is %q, want %q", tc.reason, got, tc.want)
-			}
-			if tc.is != nil && !errors.Is(err, tc.is) {
-				t.Errorf("%s: error %v does not wrap %v", tc.reason, err, tc.is)
-			}
+			testutil.Require(t, err != nil && file == nil, "%s: Open returned %v, %v", tc.reason, file, err)
+			got := strings.ReplaceAll(err.Error(), path, "PATH")
+			testutil.Expect(t, got == tc.want, "%s: error is %q, want %q", tc.reason, got, tc.want)
+			testutil.Expect(t, tc.is == nil || errors.Is(err, tc.is), "%s: error %v does not wrap %v", tc.reason, err, tc.is)
 		})
 	}
 }

@@ -98,9 +98,7 @@ func TestRefusedOncePerContent(t *testing.T) {
 			step.do()
 			pass(5 * time.Minute) // many polls
 			w.expectAll(t, step.name, step.want...)
-			if w.Get() != first {
-				t.Errorf("%s: the value is not the one it was", step.name)
-			}
+			testutil.Expect(t, w.Get() == first, "%s: the value is not the one it was", step.name)
 		}
 		write(t, path, "two")
 		pass(promised)
@@ -149,8 +147,6 @@ func TestNeverQuiet(t *testing.T) {
 			pass(promised / 300)
 		}
 		synctest.Wait()
-		if len(w.told) == 0 {
-			t.Error("a file that changes all the time was not reported")
-		}
+		testutil.Expect(t, len(w.told) != 0, "a file that changes all the time was not reported")
 	})
 }

@@ -45,13 +45,10 @@ func TestWebhookByHand(t *testing.T) {
 			continue
 		}
 		compared++
-		if diff := cmp.Diff(*step.prints, got.printed); diff != "" {
-			t.Errorf("the page is wrong about what this prints (-page +printed):\n%s\n%s", step.commands, diff)
-		}
+		diff := cmp.Diff(*step.prints, got.printed)
+		testutil.Expect(t, diff == "", "the page is wrong about what this prints (-page +printed):\n%s\n%s", step.commands, diff)
 	}
-	if compared < 4 {
-		t.Errorf("%d blocks of the page say what they print, want 4 at least", compared)
-	}
+	testutil.Expect(t, compared >= 4, "%d blocks of the page say what they print, want 4 at least", compared)
 }
 
 // ready waits for a manager and a line of its log.
@@ -162,8 +159,6 @@ func (s *shell) run(t *testing.T, blocks ...string) []result {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
+	testutil.Require(t, err == nil || os.IsNotExist(err), "%v", err)
 	return string(content)
 }

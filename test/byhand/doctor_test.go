@@ -82,9 +82,8 @@ func TestDoctor(t *testing.T) {
 func healthy(t *testing.T, shell *shell, doctor string) {
 	t.Helper()
 	got := shell.run(t, doctor)[0]
-	if got.code != "0" || !strings.Contains(got.printed, "Findings: 0.") {
-		t.Fatalf("exit code %s, want 0 and no findings:\n%s", got.code, got.printed)
-	}
+	testutil.Require(t, got.code == "0" && strings.Contains(got.printed, "Findings: 0."), "exit code %s, want 0 and no findings:\n%s",
+		got.code, got.printed)
 	noSecrets(t, got.printed)
 	t.Log(got.printed)
 }
@@ -122,9 +121,7 @@ func diagnosed(t *testing.T, text string) {
 func noSecrets(t *testing.T, text string) {
 	t.Helper()
 	for _, secret := range []string{"eyJ", "-----BEGIN", "LS0tLS1CRUdJTi"} {
-		if strings.Contains(text, secret) {
-			t.Errorf("%q is in\n%s", secret, text)
-		}
+		testutil.Expect(t, !strings.Contains(text, secret), "%q is in\n%s", secret, text)
 	}
 }
 
@@ -148,9 +145,8 @@ func TestBreakGlassWithKubectlAlone(t *testing.T) {
 	t.Logf("the webhook is out after %s", time.Since(begun).Round(time.Millisecond))
 
 	// It stays out: also for a leader that has never seen it registered.
-	if _, err := first.Stop(); err != nil {
-		t.Error(err)
-	}
+	_, err := first.Stop()
+	testutil.Expect(t, err == nil, "%v", err)
 	second := runManager(t, cluster, flags)
 	ready(t, second, `state="off"`)
 	if pod := createPod(t, cluster); !untouched(pod) {
@@ -168,9 +164,7 @@ func kubectlCommand(t *testing.T, shell *shell) string {
 	t.Helper()
 	help := shell.run(t, "sa-controller-manager webhook --help")[0].printed
 	command := regexp.MustCompile(`kubectl patch (.*\\\n)*.*\n`).FindString(help)
-	if !strings.Contains(command, "00-sa-controller-manager") {
-		t.Fatalf("no command in the help:\n%s", help)
-	}
+	testutil.Require(t, strings.Contains(command, "00-sa-controller-manager"), "no command in the help:\n%s", help)
 	return command
 }
 
@@ -214,8 +208,6 @@ func untouched(pod *corev1.Pod) bool {
 func awaitUntouched(t *testing.T, cluster *testcluster.ControlPlane, deadline time.Time) {
 	t.Helper()
 	for !untouched(createPod(t, cluster)) {
-		if time.Now().After(deadline) {
-			t.Fatal("the webhook is still called")
-		}
+		testutil.Require(t, !time.Now().After(deadline), "the webhook is still called")
 	}
 }

@@ -32,6 +32,7 @@ import (
 	upstream "k8s.io/kubernetes/plugin/pkg/admission/serviceaccount"
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/internal/testutil"
 )
 
 // question is one request, as kube-apiserver puts it to both plugins.
@@ -99,9 +100,7 @@ func TestDefaultMissing(t *testing.T) {
 		theirs, ours := (&world{config: serviceaccount.DefaultConfig()}).plugins()
 		q := question{pod: &core.Pod{}, object: []byte(`{"metadata": {}, "spec": {}}`)}
 		want, got := askUpstream(t, theirs, q), askOurs(t, ours, q)
-		if want.refusal == "" || want.refusal != got.refusal {
-			t.Errorf("upstream says %q, we say %q", want.refusal, got.refusal)
-		}
+		testutil.Expect(t, want.refusal != "" && want.refusal == got.refusal, "upstream says %q, we say %q", want.refusal, got.refusal)
 	})
 }
 
@@ -217,9 +216,8 @@ func internal(t *testing.T, pod *corev1.Pod) *core.Pod {
 	pod = pod.DeepCopy()
 	legacyscheme.Scheme.Default(pod)
 	converted := &core.Pod{}
-	if err := legacyscheme.Scheme.Convert(pod, converted, nil); err != nil {
-		t.Fatalf("convert: %v", err)
-	}
+	err := legacyscheme.Scheme.Convert(pod, converted, nil)
+	testutil.Require(t, err == nil, "convert: %v", err)
 	return converted
 }
 
@@ -242,9 +240,7 @@ func versioned(t *testing.T, pod *core.Pod) *corev1.Pod {
 func encode(t *testing.T, pod *corev1.Pod) []byte {
 	t.Helper()
 	object, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatalf("encode: %v", err)
-	}
+	testutil.Require(t, err == nil, "encode: %v", err)
 	return object
 }
 
@@ -254,17 +250,11 @@ func apply(t *testing.T, object []byte, operations []admission.PatchOperation) [
 		return object
 	}
 	encoded, err := json.Marshal(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	patch, err := jsonpatch.DecodePatch(encoded)
-	if err != nil {
-		t.Fatalf("decode the patch: %v\n%s", err, encoded)
-	}
+	testutil.Require(t, err == nil, "decode the patch: %v\n%s", err, encoded)
 	patched, err := patch.Apply(object)
-	if err != nil {
-		t.Fatalf("apply the patch: %v\n%s\n%s", err, encoded, object)
-	}
+	testutil.Require(t, err == nil, "apply the patch: %v\n%s\n%s", err, encoded, object)
 	return patched
 }
 

@@ -38,9 +38,8 @@ func start(t *testing.T) *federation.World {
 		}
 		stop()
 		<-ended
-		if err := w.Stop(); err != nil {
-			t.Error(err)
-		}
+		err := w.Stop()
+		testutil.Expect(t, err == nil, "%v", err)
 	})
 	if err != nil {
 		close(ended)
@@ -59,18 +58,12 @@ func start(t *testing.T) *federation.World {
 func TestGate(t *testing.T) {
 	w := start(t)
 	state, err := w.Ring()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for i, words := range [][]string{{"revoke", state.Active().ID, "--yes"}, {"rotate", "--wait", "--cache-age=10s"}} {
 		testcluster.Poll(t, fmt.Sprintf("keys %v", words), func() error { return w.Keys(t.Context(), words...) })
-		if err := w.Load.AwaitRounds(testcluster.Context(t), 10); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, w.Load.AwaitRounds(testcluster.Context(t), 10))
 		seen := w.Load.Tally()
-		if seen.First != nil || len(seen.Keys) != i+2 {
-			t.Errorf("%v: %+v, want tokens of %d keys, and none refused", words, seen, i+2)
-		}
+		testutil.Expect(t, seen.First == nil && len(seen.Keys) == i+2, "%v: %+v, want tokens of %d keys, and none refused", words, seen, i+2)
 	}
 	// The second cluster may happen to read the JWKS between a rotation and the next one.
 	testcluster.Poll(t, "a rotation --force that the second cluster notices", func() error {
@@ -81,9 +74,7 @@ func TestGate(t *testing.T) {
 			return err
 		}
 		seen := w.Load.Tally()
-		if seen.Failed+seen.Refused[first] > 0 {
-			t.Errorf("rotate --force: %+v, want refusals by the second cluster only", seen)
-		}
+		testutil.Expect(t, seen.Failed+seen.Refused[first] <= 0, "rotate --force: %+v, want refusals by the second cluster only", seen)
 		if seen.Refused[second] == 0 {
 			return fmt.Errorf("%+v", seen)
 		}
@@ -135,9 +126,7 @@ func TestChangeIssuer(t *testing.T) {
 		testutil.Must(t, err)
 		tokens = append(tokens, token)
 		for _, token := range tokens {
-			if !accepts(token) {
-				t.Error("a token is refused")
-			}
+			testutil.Expect(t, accepts(token), "a token is refused")
 		}
 	}
 	apiServer := func(urls ...string) {
@@ -182,8 +171,7 @@ func TestChangeIssuer(t *testing.T) {
 	old, present := tokens[0], tokens[len(tokens)-1]
 	tokens = nil
 	apiServer(edge.URL)
-	if !accepts(present) || accepts(old) {
-		t.Errorf("present issuer %t, previous one %t, which kube-apiserver does not have any more", accepts(present), accepts(old))
-	}
+	testutil.Expect(t, accepts(present) && !accepts(old), "present issuer %t, previous one %t, which kube-apiserver does not have any more",
+		accepts(present), accepts(old))
 	relies()
 }

@@ -218,9 +218,7 @@ func walkSigner(t *testing.T, socket, issuer string) {
 		payload(`{"iss":"kubernetes/serviceaccount","sub":"system:serviceaccount:a:b"}`),
 	} {
 		header, signature, err := remote.Sign(testcluster.Context(t), signing.JWTHeader, asked)
-		if err == nil {
-			t.Errorf("signed %q", asked)
-		}
+		testutil.Expect(t, err != nil, "signed %q", asked)
 		testcluster.Leaks.Add("answer of the signer", fmt.Sprint(header, signature, err))
 	}
 }
@@ -270,9 +268,8 @@ func walkPages(t *testing.T, m *testcluster.Manager, as *rest.Config) {
 	}
 	for _, page := range pages {
 		got := ask(t, m.URL(), page, as)
-		if got.status != http.StatusOK && !strings.HasPrefix(page, "/no/") && !strings.HasPrefix(page, "/debug/flags") {
-			t.Errorf("%s answers %d: %s", page, got.status, got.body)
-		}
+		testutil.Expect(t, got.status == http.StatusOK || strings.HasPrefix(page, "/no/") || strings.HasPrefix(page, "/debug/flags"),
+			"%s answers %d: %s", page, got.status, got.body)
 		testcluster.Leaks.Add("page "+page, got.body)
 	}
 }

@@ -45,14 +45,12 @@ func TestAutoMode(t *testing.T) {
 		if !regexp.MustCompile(`^` + regexp.QuoteMeta(name[:min(len(name), 241)]) + `-token-[a-z0-9]{5}$`).MatchString(secret.Name) {
 			t.Errorf("the Secret of account %q is called %q", name, secret.Name)
 		}
-		if secret.Labels[testcluster.AutoCreatedLabel] == "" {
-			t.Errorf("secret %q has no label %s: %v", secret.Name, testcluster.AutoCreatedLabel, secret.Labels)
-		}
+		testutil.Expect(t, secret.Labels[testcluster.AutoCreatedLabel] != "", "secret %q has no label %s: %v", secret.Name,
+			testcluster.AutoCreatedLabel, secret.Labels)
 	}
 	m.WaitIdle(t)
-	if secrets := c.AwaitSecrets(t, namespace, func([]*corev1.Secret) error { return nil }); len(secrets) != 3 {
-		t.Errorf("there are %d Secrets for 3 accounts", len(secrets))
-	}
+	secrets := c.AwaitSecrets(t, namespace, func([]*corev1.Secret) error { return nil })
+	testutil.Expect(t, len(secrets) == 3, "there are %d Secrets for 3 accounts", len(secrets))
 }
 
 // TestRestartsChangeNothing covers a start beside objects that are complete: nothing is written, and
@@ -75,9 +73,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 			m.WaitIdle(t)
 			most := map[string]float64{"GET serviceaccounts": 1, "GET secrets": 1, "PUT secrets": 2, "POST events": 1}
 			for what, n := range countRequests(t, c) {
-				if n > before[what]+most[what] {
-					t.Errorf("%v %s, want %v at most", n-before[what], what, most[what])
-				}
+				testutil.Expect(t, n <= before[what]+most[what], "%v %s, want %v at most", n-before[what], what, most[what])
 			}
 			c.AwaitProcessed(t, m)
 			testutil.Check(t, "resourceVersions", versions, resourceVersions(t, c, namespace))
@@ -185,14 +181,11 @@ contexts: [{name: c, context: {cluster: c}}]
 	var running sync.WaitGroup
 	for _, message := range firstContactMessages(t) {
 		args, ok := mistakes[message]
-		if !ok {
-			t.Errorf("no mistake leads to %s", message)
-		}
+		testutil.Expect(t, ok, "no mistake leads to %s", message)
 		running.Go(func() {
 			said := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(message), `\.\.\.`, `.*`))
-			if output := strings.ReplaceAll(refuse(t, args...), `\"`, `"`); !said.MatchString(output) {
-				t.Errorf("%s is not in\n%s", message, output)
-			}
+			output := strings.ReplaceAll(refuse(t, args...), `\"`, `"`)
+			testutil.Expect(t, said.MatchString(output), "%s is not in\n%s", message, output)
 		})
 	}
 	running.Wait()
@@ -208,9 +201,7 @@ func firstContactMessages(t *testing.T) (messages []string) {
 			messages = append(messages, text[1])
 		}
 	}
-	if len(messages) < 15 {
-		t.Fatalf("the page has the messages %q", messages)
-	}
+	testutil.Require(t, len(messages) >= 15, "the page has the messages %q", messages)
 	return messages
 }
 
@@ -222,8 +213,7 @@ func refuse(t *testing.T, args ...string) string {
 	cmd.Env = []string{"GORACE=" + os.Getenv("GORACE")}
 	output, err := cmd.CombinedOutput()
 	testcluster.Leaks.Add("output of "+t.Name(), string(output))
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
-		t.Errorf("it ended with %v, want exit status 1; it printed:\n%s", err, output)
-	}
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	testutil.Expect(t, ok && exit.ExitCode() == 1, "it ended with %v, want exit status 1; it printed:\n%s", err, output)
 	return string(output)
 }

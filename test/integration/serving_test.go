@@ -68,9 +68,8 @@ func TestWhoMayRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			check := func(want int, paths []string) {
 				for _, path := range paths {
-					if got := ask(t, m.URL(), path, tc.config); got.status != want {
-						t.Errorf("%s\n%s answers %d, want %d: %s", tc.reason, path, got.status, want, got.body)
-					}
+					got := ask(t, m.URL(), path, tc.config)
+					testutil.Expect(t, got.status == want, "%s\n%s answers %d, want %d: %s", tc.reason, path, got.status, want, got.body)
 				}
 			}
 			check(tc.protected, protectedPaths)

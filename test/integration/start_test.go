@@ -87,9 +87,7 @@ func TestEveryFlagOfKubeControllerManagerIsKnown(t *testing.T) {
 	// These need a feature gate there and are hidden here, with an answer that says so.
 	alpha := regexp.MustCompile("^log-(text|json)-(split-stream|info-buffer-size)$")
 	flags := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`).FindAllStringSubmatch(string(help), -1)
-	if len(flags) < 100 {
-		t.Fatalf("found only %d flags in the help of kube-controller-manager", len(flags))
-	}
+	testutil.Require(t, len(flags) >= 100, "found only %d flags in the help of kube-controller-manager", len(flags))
 	for _, flag := range flags {
 		if name := flag[1]; !alpha.MatchString(name) && !strings.Contains(page, "`--"+name+"`") {
 			t.Errorf("kube-controller-manager has --%s, and docs/flags.md does not", name)
@@ -168,9 +166,8 @@ func TestElsewhere(t *testing.T) {
 				for _, one := range report.Checks {
 					got[one.Result] = strings.TrimSpace(got[one.Result] + " " + one.Name)
 					absent := strings.Contains(one.Note, "sa-controller-manager is not installed here")
-					if wants := one.Result == "skipped" && slices.Contains([]string{"permissions", "policy"}, one.Name); wants != absent {
-						t.Errorf("%s: %+v", tc.reason, one)
-					}
+					wants := one.Result == "skipped" && slices.Contains([]string{"permissions", "policy"}, one.Name)
+					testutil.Expect(t, wants == absent, "%s: %+v", tc.reason, one)
 				}
 				if diff := cmp.Diff(tc.want, got); diff != "" || out.Code != tc.code || len(report.Findings) > 0 {
 					return fmt.Errorf("exit code %d, %s\n%s", out.Code, diff, out.Stdout)
@@ -258,9 +255,7 @@ func TestPlugin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := kubectl(t, tc.input, append([]string{"sa-tokens"}, tc.args...)...).ExpectCode(t, tc.code).ExpectTexts(t, tc.texts...)
-			if tc.without != "" && strings.Contains(got.Stdout, tc.without) {
-				t.Errorf("it prints %q:\n%s", tc.without, got.Stdout)
-			}
+			testutil.Expect(t, tc.without == "" || !strings.Contains(got.Stdout, tc.without), "it prints %q:\n%s", tc.without, got.Stdout)
 		})
 	}
 	t.Run("completion", func(t *testing.T) {

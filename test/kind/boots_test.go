@@ -46,23 +46,20 @@ func boots(t *testing.T) *cluster {
 	pods := c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	t.Logf("%d Pods are ready %v after the command", len(pods), time.Since(begin).Round(100*time.Millisecond))
 	for _, pod := range pods {
-		if n := restarts(pod); n > 0 {
-			t.Errorf("%s has restarted %d times", pod.Name, n)
-		}
+		n := restarts(pod)
+		testutil.Expect(t, n <= 0, "%s has restarted %d times", pod.Name, n)
 	}
 	events, err := c.client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
 	testutil.Must(t, err)
 	for _, event := range events.Items {
-		if strings.Contains(event.Message, "the Pod has no ServiceAccount") {
-			t.Errorf("the policy for Pods has refused one: %s", event.Message)
-		}
+		testutil.Expect(t, !strings.Contains(event.Message, "the Pod has no ServiceAccount"), "the policy for Pods has refused one: %s",
+			event.Message)
 	}
 	namespace := c.namespace(t, "first")
 	answers := c.answers(t, namespace, c.asker(t))
 	c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
-	if missed := c.missed(t); len(missed) > 0 {
-		t.Errorf("Pods were admitted without us: %v", missed)
-	}
+	missed := c.missed(t)
+	testutil.Expect(t, len(missed) <= 0, "Pods were admitted without us: %v", missed)
 	return c
 }
 
@@ -74,9 +71,7 @@ func bootsLate(t *testing.T) {
 	c.writeManifest(t, "sa-controller-manager", c.onNode(t, "cat", staticPodSource))
 	c.awaitAdmission(t, metav1.NamespaceDefault)
 	missed := c.missed(t)
-	if len(missed) == 0 {
-		t.Error("no Pod was found that was admitted without us")
-	}
+	testutil.Expect(t, len(missed) != 0, "no Pod was found that was admitted without us")
 	old := map[types.UID]bool{}
 	for _, pod := range missed {
 		t.Logf("admitted without us: %s/%s", pod.Namespace, pod.Name)

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestChart installs the Helm chart over kustomize's Deployment, upgrades it and rolls it back while Pods
@@ -46,14 +48,11 @@ func TestChart(t *testing.T) {
 		helm("rollback", "sacm", "1", "--force-conflicts")
 		c.awaitRollout(t)
 	})
-	if _, err := attempt(t.Context(), "", os.Getenv("SACM_HELM"), append([]string{"uninstall", "sacm"}, flags...)...); err == nil {
-		t.Error("it was uninstalled while kube-apiserver's plugin is off")
-	}
+	_, err := attempt(t.Context(), "", os.Getenv("SACM_HELM"), append([]string{"uninstall", "sacm"}, flags...)...)
+	testutil.Expect(t, err != nil, "it was uninstalled while kube-apiserver's plugin is off")
 	said := c.kubectl(t, "-n", ownNamespace, "logs", "job/sa-controller-manager-uninstall")
 	for _, want := range []string{"--disable-admission-plugins=ServiceAccount", "webhook unregister --yes"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("the log of the uninstallation does not name %s:\n%s", want, said)
-		}
+		testutil.Expect(t, strings.Contains(said, want), "the log of the uninstallation does not name %s:\n%s", want, said)
 	}
 	c.awaitAdmission(t, namespace)
 	const off, on = "--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=DefaultStorageClass"

@@ -88,9 +88,8 @@ func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
-	if err := await.Poll(ctx, ok); err != nil {
-		t.Fatalf("await %s: %v", what, err)
-	}
+	err := await.Poll(ctx, ok)
+	testutil.Require(t, err == nil, "await %s: %v", what, err)
 }
 
 // remove deletes the cluster, unless the test has failed and KIND_KEEP is set.

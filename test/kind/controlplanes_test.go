@@ -48,9 +48,8 @@ func TestControlPlanes(t *testing.T) {
 
 	third := c.join(t, c.name+"-worker2")
 	before[third.controlPlane()] = third.controlPlaneManifests(t)
-	if strings.Contains(third.readManifest(t, "kube-apiserver"), pluginOff) {
-		t.Error("the kube-apiserver of a node that joins has no plugin")
-	}
+	testutil.Expect(t, !strings.Contains(third.readManifest(t, "kube-apiserver"), pluginOff),
+		"the kube-apiserver of a node that joins has no plugin")
 	all := []*cluster{c, second, third}
 	load = c.startLoad(t, namespace, second, third)
 	for _, node := range all[1:] {

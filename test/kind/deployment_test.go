@@ -37,9 +37,7 @@ func (c *cluster) unharmed(t *testing.T, name string, do func()) {
 func (c *cluster) prepare(t *testing.T) string {
 	t.Helper()
 	archive := os.Getenv("SACM_IMAGE")
-	if archive == "" {
-		t.Fatal("SACM_IMAGE is not set; use make e2e-kind")
-	}
+	testutil.Require(t, archive != "", "SACM_IMAGE is not set; use make e2e-kind")
 	run(t, kindCLI(), "load", "image-archive", archive, "--name", c.name)
 	c.kubectl(t, "create", "namespace", ownNamespace)
 	c.kubectl(t, "-n", ownNamespace, "create", "secret", "generic", "sa-controller-manager-pki",
@@ -51,9 +49,8 @@ func (c *cluster) prepare(t *testing.T) string {
 func imageIn(t *testing.T, archive string) string {
 	t.Helper()
 	var images []struct{ RepoTags []string }
-	if err := json.Unmarshal([]byte(run(t, "tar", "-xOf", archive, "manifest.json")), &images); err != nil {
-		t.Fatalf("%s: %v", archive, err)
-	}
+	err := json.Unmarshal([]byte(run(t, "tar", "-xOf", archive, "manifest.json")), &images)
+	testutil.Require(t, err == nil, "%s: %v", archive, err)
 	return images[0].RepoTags[0]
 }
 

@@ -82,9 +82,8 @@ func (c *cluster) controlPlaneManifests(t *testing.T) map[string]string {
 // gone, and that the API accepts the token of a new Pod. The namespace must not exist yet.
 func (c *cluster) checkHandedBack(t *testing.T, before map[string]string, namespace string) {
 	t.Helper()
-	if diff := cmp.Diff(before, c.controlPlaneManifests(t)); diff != "" {
-		t.Errorf("manifests (-before the takeover +after the handback):\n%s", diff)
-	}
+	diff := cmp.Diff(before, c.controlPlaneManifests(t))
+	testutil.Expect(t, diff == "", "manifests (-before the takeover +after the handback):\n%s", diff)
 	c.checkNothingOfUs(t)
 	c.namespace(t, namespace)
 	c.awaitDefaultAccount(t, namespace)
@@ -99,14 +98,11 @@ func (c *cluster) checkNothingOfUs(t *testing.T) {
 	_, mutating := api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
 	_, validating := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
 	for _, err := range []error{mutating, validating} {
-		if !apierrors.IsNotFound(err) {
-			t.Errorf("the configurations of the webhook: %v, want none", err)
-		}
+		testutil.Expect(t, apierrors.IsNotFound(err), "the configurations of the webhook: %v, want none", err)
 	}
 	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {
-		if exists, _, err := policy.Problem(t.Context(), c.client); exists || err != nil {
-			t.Errorf("a policy for Pods is there, %v", err)
-		}
+		exists, _, err := policy.Problem(t.Context(), c.client)
+		testutil.Expect(t, !exists && err == nil, "a policy for Pods is there, %v", err)
 	}
 }
 

@@ -21,9 +21,8 @@ func binaries(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("SACM_NODE_BINARIES")
 	for _, name := range []string{"sa-controller-manager", "apicheck"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			t.Fatalf("SACM_NODE_BINARIES: %v; use make e2e-kind", err)
-		}
+		_, err := os.Stat(filepath.Join(dir, name))
+		testutil.Require(t, err == nil, "SACM_NODE_BINARIES: %v; use make e2e-kind", err)
 	}
 	return dir
 }

@@ -84,14 +84,10 @@ func (c *cluster) answers(t *testing.T, namespace string, pod *corev1.Pod) map[s
 		log, err := c.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container.Name}).DoRaw(t.Context())
 		testutil.Must(t, err)
 		var user authenticationv1.UserInfo
-		if err := json.Unmarshal(log, &user); err != nil {
-			t.Fatalf("container %s of %s has no answer: %s", container.Name, pod.Name, log)
-		}
+		testutil.Require(t, json.Unmarshal(log, &user) == nil, "container %s of %s has no answer: %s", container.Name, pod.Name, log)
 		told[container.Name] = user
 	}
-	if pod.Status.Phase != corev1.PodSucceeded {
-		t.Errorf("Pod %s ended as %s", pod.Name, pod.Status.Phase)
-	}
+	testutil.Expect(t, pod.Status.Phase == corev1.PodSucceeded, "Pod %s ended as %s", pod.Name, pod.Status.Phase)
 	return told
 }
 

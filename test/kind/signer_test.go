@@ -33,9 +33,8 @@ func TestSignerTakeover(t *testing.T) {
 	within(t, "takeover", took, 1, usual)
 	testutil.Check(t, "kube-controller-manager", before["kube-controller-manager"], c.readManifest(t, "kube-controller-manager"))
 	t.Log(c.product(t, "kubeadm", "status"))
-	if key := c.signs(t, held, "the takeover"); key != first {
-		t.Errorf("key %s signs after the takeover, want %s", key, first)
-	}
+	key := c.signs(t, held, "the takeover")
+	testutil.Expect(t, key == first, "key %s signs after the takeover, want %s", key, first)
 	former := []string{first}
 	if took := c.underTraffic(t, "during-rotations", func() {
 		for _, name := range []string{"a rotation", "two rotations"} {
@@ -80,9 +79,7 @@ func (c *cluster) signs(t *testing.T, held map[string]string, since string, form
 			Spec: authenticationv1.TokenReviewSpec{Token: token},
 		}, metav1.CreateOptions{})
 		testutil.Must(t, err)
-		if !review.Status.Authenticated {
-			t.Errorf("after %s the token from after %s is refused: %s", since, when, review.Status.Error)
-		}
+		testutil.Expect(t, review.Status.Authenticated, "after %s the token from after %s is refused: %s", since, when, review.Status.Error)
 	}
 	return key
 }

@@ -123,12 +123,8 @@ func (c *cluster) killAPIServer(t *testing.T) {
 func (c *cluster) upgrade(t *testing.T, flags ...string) {
 	t.Helper()
 	version, err := c.client.Discovery().ServerVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	out := c.onNode(t, append([]string{"kubeadm", "upgrade", "apply", version.GitVersion, "--yes", "--force",
 		"--ignore-preflight-errors=CreateJob,SystemVerification,CoreDNSUnsupportedPlugins,CoreDNSMigration"}, flags...)...)
-	if !strings.Contains(out, "SUCCESS! A control plane node of your cluster was upgraded") {
-		t.Fatalf("kubeadm upgrade apply:\n%s", out)
-	}
+	testutil.Require(t, strings.Contains(out, "SUCCESS! A control plane node of your cluster was upgraded"), "kubeadm upgrade apply:\n%s", out)
 }

@@ -26,9 +26,8 @@ const longerOutage = 1.2
 func within(t *testing.T, what string, took []time.Duration, restarts int, usual time.Duration) {
 	t.Helper()
 	t.Logf("%s: kube-apiserver was away for %v; usual is %v", what, took, usual)
-	if len(took) != restarts || slices.Max(took).Seconds() > longerOutage*usual.Seconds() {
-		t.Errorf("%s: kube-apiserver was away for %v, want %d times, and %.1f times %v at most", what, took, restarts, longerOutage, usual)
-	}
+	testutil.Expect(t, len(took) == restarts && slices.Max(took).Seconds() <= longerOutage*usual.Seconds(),
+		"%s: kube-apiserver was away for %v, want %d times, and %.1f times %v at most", what, took, restarts, longerOutage, usual)
 }
 
 // underTraffic creates Pods while do runs and returns how long kube-apiserver was away, each time.
@@ -52,9 +51,8 @@ func (c *cluster) isAccount(t *testing.T, name string, groups []string, namespac
 		t.Errorf("the Pod is %q, want %q", name, want)
 	}
 	for _, want := range []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace} {
-		if !strings.Contains(" "+strings.Join(groups, " ")+" ", " "+want+" ") {
-			t.Errorf("the Pod is in the groups %q, want %q too", groups, want)
-		}
+		testutil.Expect(t, strings.Contains(" "+strings.Join(groups, " ")+" ", " "+want+" "), "the Pod is in the groups %q, want %q too", groups,
+			want)
 	}
 }
 
@@ -68,9 +66,7 @@ func (c *cluster) outageOfAnEdit(t *testing.T) time.Duration {
 		c.editManifest(t, "kube-apiserver", harmlessEdit)
 		c.awaitRestart(t, "kube-apiserver", "--profiling=true")
 	})
-	if len(took) != 1 {
-		t.Fatalf("an edit of its manifest takes kube-apiserver away for %v, want once", took)
-	}
+	testutil.Require(t, len(took) == 1, "an edit of its manifest takes kube-apiserver away for %v, want once", took)
 	return took[0]
 }
 
@@ -79,9 +75,7 @@ func (c *cluster) editManifest(t *testing.T, name, argument string) {
 	t.Helper()
 	manifest := c.readManifest(t, name)
 	edited := strings.Replace(manifest, "    - "+name+"\n", "    - "+name+"\n"+argument, 1)
-	if edited == manifest {
-		t.Fatalf("the manifest of %s has no command as expected:\n%s", name, manifest)
-	}
+	testutil.Require(t, edited != manifest, "the manifest of %s has no command as expected:\n%s", name, manifest)
 	c.writeManifest(t, name, edited)
 }
 
@@ -133,7 +127,6 @@ func (c *cluster) namespace(t *testing.T, name string) string {
 
 func (c *cluster) awaitDefaultAccount(t *testing.T, namespace string) {
 	t.Helper()
-	if _, err := await.ServiceAccounts(t.Context(), c.client, namespace, await.Named[*corev1.ServiceAccount]("default")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := await.ServiceAccounts(t.Context(), c.client, namespace, await.Named[*corev1.ServiceAccount]("default"))
+	testutil.Must(t, err)
 }

@@ -169,9 +169,8 @@ func (n *node) startEtcd(t *testing.T, port, peerPort int) {
 	})
 	testutil.Must(t, err)
 	t.Cleanup(func() {
-		if _, err := child.Kill(); err != nil {
-			t.Error(err)
-		}
+		_, err := child.Kill()
+		testutil.Expect(t, err == nil, "%v", err)
 	})
 }
 
@@ -202,9 +201,7 @@ func (n *node) writeManifests(t *testing.T, etcdPort int) {
 		testutil.Must(t, err)
 		for flag, value := range lines {
 			line := regexp.MustCompile(`(?m)^    - --` + flag + `=.*\n`)
-			if !line.Match(data) {
-				t.Fatalf("the manifest of %s has no --%s", name, flag)
-			}
+			testutil.Require(t, line.Match(data), "the manifest of %s has no --%s", name, flag)
 			replacement := ""
 			if value != "" {
 				replacement = "    - --" + flag + "=" + value + "\n"
@@ -259,7 +256,6 @@ func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
-	if err := await.Poll(ctx, ok); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	err := await.Poll(ctx, ok)
+	testutil.Require(t, err == nil, "%s: %v", what, err)
 }

@@ -70,13 +70,10 @@ func TestRotationWithSigner(t *testing.T) {
 	p.follow(t, pruning)
 	n.allAccepted(t, "after two rotations", p.good)
 	p.follow(t, goingBack)
-	if back := p.calls(t, "RS256"); back != previous || back == rsa {
-		t.Errorf("key %s signs after going back, want %s", back, previous)
-	}
+	back := p.calls(t, "RS256")
+	testutil.Expect(t, back == previous && back != rsa, "key %s signs after going back, want %s", back, previous)
 	n.allAccepted(t, "after going back", p.good)
-	if n.apiServerStart(t) != started {
-		t.Error("kube-apiserver was restarted by a rotation")
-	}
+	testutil.Expect(t, n.apiServerStart(t) == started, "kube-apiserver was restarted by a rotation")
 	n.kubelet.reboot() // kube-apiserver and signer start together, and each is all that the other could wait for
 	n.allAccepted(t, "after a reboot", p.good)
 	started = n.apiServerStart(t)
@@ -89,18 +86,12 @@ func TestRotationWithSigner(t *testing.T) {
 
 	former := p.takeTokensOf(t, previous)
 	p.follow(t, afterLeak)
-	if n.apiServerStart(t) != started {
-		t.Error("kube-apiserver was restarted by a rotation")
-	}
+	testutil.Expect(t, n.apiServerStart(t) == started, "kube-apiserver was restarted by a rotation")
 	n.reviewed(t, "after the leak", former, false)
 	now := p.calls(t, "RS256")
-	if now == previous || now == rsa || now == ecdsa {
-		t.Errorf("key %s signs after the leak, want the next one", now)
-	}
+	testutil.Expect(t, now != previous && now != rsa && now != ecdsa, "key %s signs after the leak, want the next one", now)
 	p.follow(t, afterLeak)
-	if again := p.calls(t, "RS256"); again != now {
-		t.Errorf("pasted again, it has revoked key %s", now)
-	}
+	testutil.Expect(t, p.calls(t, "RS256") == now, "pasted again, it has revoked key %s", now)
 	n.allAccepted(t, "after the leak", p.good)
 
 	p.follow(t, beforeHandback)
@@ -130,9 +121,8 @@ func TestRotationWithoutSigner(t *testing.T) {
 	p.restart(t)
 	p.follow(t, afterLeak)
 	n.reviewed(t, "after the leak", former, false)
-	if now := p.calls(t, "ES256"); now == previous || now == rsa {
-		t.Errorf("key %s signs after the leak, want the next one", now)
-	}
+	now := p.calls(t, "ES256")
+	testutil.Expect(t, now != previous && now != rsa, "key %s signs after the leak, want the next one", now)
 	n.allAccepted(t, "after the leak", p.good)
 }
 
@@ -156,9 +146,7 @@ func (p *rotationPage) takeTokensOf(t *testing.T, keyID string) map[string]strin
 	taken := maps.Clone(p.good)
 	maps.DeleteFunc(taken, func(_, token string) bool { return headerOf(t, token).KeyID != keyID })
 	maps.DeleteFunc(p.good, func(whose, _ string) bool { return taken[whose] != "" })
-	if len(taken) == 0 {
-		t.Fatalf("no token of key %s", keyID)
-	}
+	testutil.Require(t, len(taken) != 0, "no token of key %s", keyID)
 	return taken
 }
 
@@ -231,8 +219,6 @@ func (p *rotationPage) copiesAreEqual(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{ringFile, "/etc/kubernetes/pki/sa.key", "/etc/kubernetes/pki/sa.pub"} {
 		there, err := os.ReadFile(filepath.Join(p.node.another(), path))
-		if err != nil || !bytes.Equal(there, p.node.read(t, path)) {
-			t.Errorf("%s is another file on the second node: %v", path, err)
-		}
+		testutil.Expect(t, err == nil && bytes.Equal(there, p.node.read(t, path)), "%s is another file on the second node: %v", path, err)
 	}
 }

@@ -61,18 +61,15 @@ func readRotationPage(t *testing.T) map[string]string {
 // follow types what is below a heading into a shell.
 func (p *rotationPage) follow(t *testing.T, heading string) {
 	t.Helper()
-	if p.sections[heading] == "" {
-		t.Fatalf("the page has no commands below %q", heading)
-	}
+	testutil.Require(t, p.sections[heading] != "", "the page has no commands below %q", heading)
 	p.run(t, heading, p.sections[heading])
 }
 
 // run runs commands in a shell that knows what is to be pasted first.
 func (p *rotationPage) run(t *testing.T, heading, commands string) {
 	t.Helper()
-	if printed, err := p.node.shell(t, p.sections[pasteFirst]+commands).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s\nprinted:\n%s\n%s", heading, err, commands, printed, p.node.kubelet)
-	}
+	printed, err := p.node.shell(t, p.sections[pasteFirst]+commands).CombinedOutput()
+	testutil.Require(t, err == nil, "%s: %v\n%s\nprinted:\n%s\n%s", heading, err, commands, printed, p.node.kubelet)
 }
 
 func startTime() *regexp.Regexp {

@@ -29,17 +29,14 @@ func TestOnlySigner(t *testing.T) {
 	p.run(t, "take over", takeOver)
 	n.must(t, "status")
 	n.onlySigns(t, before)
-	if key := p.calls(t, "RS256"); key != first {
-		t.Errorf("key %s signs after the takeover, want %s", key, first)
-	}
+	key := p.calls(t, "RS256")
+	testutil.Expect(t, key == first, "key %s signs after the takeover, want %s", key, first)
 	started := n.apiServerStart(t)
 	p.run(t, "rotate", rotate)
 	second := p.calls(t, "RS256", first)
 	p.run(t, "rotate", rotate)
 	p.calls(t, "RS256", first, second)
-	if n.apiServerStart(t) != started {
-		t.Error("kube-apiserver was restarted by a rotation")
-	}
+	testutil.Expect(t, n.apiServerStart(t) == started, "kube-apiserver was restarted by a rotation")
 	n.kubelet.reboot() // kube-apiserver starts only beside our process
 	n.allAccepted(t, "after two rotations and a reboot", p.good)
 	p.run(t, "hand back", handBack)
@@ -80,10 +77,8 @@ func (n *node) onlySigns(t *testing.T, before map[string]string) {
 	testutil.Check(t, "what is ours", want, n.ours(t))
 	now := n.manifests(t)
 	testutil.Check(t, "kube-controller-manager", before["kube-controller-manager"], now["kube-controller-manager"])
-	if strings.Contains(now["kube-apiserver"], "--disable-admission-plugins") {
-		t.Errorf("kube-apiserver has lost a plugin:\n%s", now["kube-apiserver"])
-	}
-	if by := newcomer(t, n); by != "kube-controller-manager" {
-		t.Errorf("a token Secret was filled by %q", by)
-	}
+	testutil.Expect(t, !strings.Contains(now["kube-apiserver"], "--disable-admission-plugins"), "kube-apiserver has lost a plugin:\n%s",
+		now["kube-apiserver"])
+	by := newcomer(t, n)
+	testutil.Expect(t, by == "kube-controller-manager", "a token Secret was filled by %q", by)
 }

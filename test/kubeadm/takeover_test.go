@@ -33,17 +33,15 @@ func (n *node) manifests(t *testing.T) map[string]string {
 // weRun: a new namespace has its account, a Pod there its token, and it is us who sign.
 func weRun(t *testing.T, n *node) {
 	t.Helper()
-	if by := newcomer(t, n); by != "sa-controller-manager" {
-		t.Errorf("a token Secret was filled by %q", by)
-	}
+	by := newcomer(t, n)
+	testutil.Expect(t, by == "sa-controller-manager", "a token Secret was filled by %q", by)
 }
 
 // weAreGone: the same, by the two others; and nothing of ours is left that acts.
 func weAreGone(t *testing.T, n *node) {
 	t.Helper()
-	if by := newcomer(t, n); by != "kube-controller-manager" {
-		t.Errorf("a token Secret was filled by %q", by)
-	}
+	by := newcomer(t, n)
+	testutil.Expect(t, by == "kube-controller-manager", "a token Secret was filled by %q", by)
 	api := n.client.AdmissionregistrationV1()
 	if _, err := api.MutatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager",
 		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -54,15 +52,12 @@ func weAreGone(t *testing.T, n *node) {
 		t.Errorf("the validating configuration: %v", err)
 	}
 	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {
-		if exists, _, err := policy.Problem(t.Context(), n.client); exists || err != nil {
-			t.Errorf("a policy for Pods is there, %v", err)
-		}
+		exists, _, err := policy.Problem(t.Context(), n.client)
+		testutil.Expect(t, !exists && err == nil, "a policy for Pods is there, %v", err)
 	}
 	for _, name := range []string{manifestOf("sa-controller-manager"),
 		"/etc/kubernetes/sa-controller-manager-patches/kube-apiserver-sa-controller-manager+json.yaml"} {
-		if n.exists(name) {
-			t.Errorf("%s is still there", name)
-		}
+		testutil.Expect(t, !n.exists(name), "%s is still there", name)
 	}
 }
 
@@ -78,9 +73,7 @@ func newcomer(t *testing.T, n *node) string {
 	if err == nil {
 		err = traffic.Complete(pod)
 	}
-	if err != nil {
-		t.Errorf("a Pod in %s: %v", namespace.Name, err)
-	}
+	testutil.Expect(t, err == nil, "a Pod in %s: %v", namespace.Name, err)
 	secrets := n.client.CoreV1().Secrets(namespace.Name)
 	secret, err := secrets.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},

@@ -40,12 +40,9 @@ func TestUninstall(t *testing.T) {
 	blocks := pageCommands(t, "../../docs/uninstall.md", "# Uninstall")
 	for _, block := range blocks {
 		printed, err := n.shell(t, block).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v of\n%s\nit printed:\n%s", err, block, printed)
-		}
-		if block == blocks[len(blocks)-1] && len(printed) > 0 {
-			t.Errorf("the page says that this prints nothing:\n%s\nit printed:\n%s", block, printed)
-		}
+		testutil.Require(t, err == nil, "%v of\n%s\nit printed:\n%s", err, block, printed)
+		testutil.Expect(t, block != blocks[len(blocks)-1] || len(printed) <= 0, "the page says that this prints nothing:\n%s\nit printed:\n%s",
+			block, printed)
 	}
 	if left := n.ours(t); len(left) > 0 {
 		t.Errorf("left in the cluster: %q", left)
@@ -57,9 +54,7 @@ func TestUninstall(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil || len(files) > 0 {
-		t.Errorf("left on the node: %q, %v", files, err)
-	}
+	testutil.Expect(t, err == nil && len(files) <= 0, "left on the node: %q, %v", files, err)
 	weAreGone(t, n)
 }
 
@@ -76,9 +71,7 @@ func pageCommands(t *testing.T, path, heading string) []string {
 			blocks = append(blocks, commands)
 		}
 	}
-	if len(blocks) < 4 {
-		t.Fatalf("%d blocks of commands in %s", len(blocks), path)
-	}
+	testutil.Require(t, len(blocks) >= 4, "%d blocks of commands in %s", len(blocks), path)
 	return blocks
 }
 

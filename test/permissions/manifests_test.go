@@ -50,9 +50,7 @@ func TestKubeAPIServerTakesTheManifests(t *testing.T) {
 			if name == "DaemonSet" { // in a dry run the namespace stays that of the Deployment
 				out = strings.ReplaceAll(out, "Warning: would violate PodSecurity", "")
 			}
-			if strings.Contains(out, "Warning") {
-				t.Errorf("kube-apiserver warns:\n%s", out)
-			}
+			testutil.Expect(t, !strings.Contains(out, "Warning"), "kube-apiserver warns:\n%s", out)
 		})
 	}
 }
@@ -68,9 +66,7 @@ func (w *world) kubectl(t *testing.T, args ...string) string {
 	}
 	out, err := exec.CommandContext(testcluster.Context(t), program,
 		append([]string{"--kubeconfig=" + w.Kubeconfig()}, args...)...).CombinedOutput()
-	if err != nil {
-		t.Errorf("kubectl %v: %v\n%s", args, err, out)
-	}
+	testutil.Expect(t, err == nil, "kubectl %v: %v\n%s", args, err, out)
 	return string(out)
 }
 
@@ -138,9 +134,8 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	narrowed.Rules = narrowed.Rules[:1]
 	narrowed.Annotations = map[string]string{rbacv1.AutoUpdateAnnotationKey: "false"}
 	for _, role := range []*rbacv1.ClusterRole{newer, older, narrowed} {
-		if _, err := roles.Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := roles.Update(t.Context(), role, metav1.UpdateOptions{})
+		testutil.Must(t, err)
 	}
 	const gone, moved = "system:sa-controller-manager:leader-election", "system:sa-controller-manager:secure-serving"
 	testutil.Must(t, client.Roles("kube-system").Delete(t.Context(), gone, metav1.DeleteOptions{}))
@@ -186,9 +181,8 @@ func TestRenderedAccount(t *testing.T) {
 	} {
 		args := append([]string{"preflight", "--kubeconfig=" + user.kubeconfig}, flags...)
 		preflight := exec.CommandContext(t.Context(), testcluster.Binary(t).Path, args...)
-		if printed, err := preflight.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, printed)
-		}
+		printed, err := preflight.CombinedOutput()
+		testutil.Expect(t, err == nil, "%s: %v\n%s", name, err, printed)
 	}
 }
 

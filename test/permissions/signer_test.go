@@ -72,9 +72,8 @@ func (w *signerWorld) run(t *testing.T, code int, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(testcluster.Context(t), testcluster.Binary(t).Path, args...)
 	printed, err := command.CombinedOutput()
-	if command.ProcessState == nil || command.ProcessState.ExitCode() != code {
-		t.Fatalf("%v: %v, want exit code %d\n%s", args, err, code, printed)
-	}
+	testutil.Require(t, command.ProcessState != nil && command.ProcessState.ExitCode() == code, "%v: %v, want exit code %d\n%s", args, err,
+		code, printed)
 	return string(printed)
 }
 
@@ -84,9 +83,7 @@ func (w *signerWorld) active(t *testing.T) string {
 	printed, err := testcluster.Binary(t).Run(t.Context(), "keys", "list", w.ring)
 	testutil.Must(t, err)
 	found := regexp.MustCompile(`(?m)^(\S+) +\S+ +active `).FindSubmatch(printed)
-	if found == nil {
-		t.Fatalf("no key is active:\n%s", printed)
-	}
+	testutil.Require(t, found != nil, "no key is active:\n%s", printed)
 	return string(found[1])
 }
 
@@ -119,9 +116,7 @@ func (w *signerWorld) filled(t *testing.T, name, keyID string) {
 	t.Helper()
 	token, err := tokenload.Of(string(w.AwaitFilled(t, "default", name).Data[corev1.ServiceAccountTokenKey]))
 	testutil.Must(t, err)
-	if token.KeyID != keyID {
-		t.Errorf("the token of secret %s is of key %s, want %s", name, token.KeyID, keyID)
-	}
+	testutil.Expect(t, token.KeyID == keyID, "the token of secret %s is of key %s, want %s", name, token.KeyID, keyID)
 	w.ofSecrets = append(w.ofSecrets, token)
 }
 
@@ -152,9 +147,8 @@ func TestSignerAlone(t *testing.T) {
 		t.Errorf("revoked:\n%s", printed)
 	}
 	for _, token := range leaked {
-		if err := w.party.Review(t.Context(), token); (err != nil) != (token.KeyID == first) {
-			t.Errorf("a token of key %s after the revocation of %s: %v", token.KeyID, first, err)
-		}
+		err := w.party.Review(t.Context(), token)
+		testutil.Expect(t, (err != nil) == (token.KeyID == first), "a token of key %s after the revocation of %s: %v", token.KeyID, first, err)
 	}
 	if printed := w.keys(t, 2, "list"); !strings.Contains(printed, "1 token Secrets have a token of key "+first) {
 		t.Errorf("listed:\n%s", printed)
@@ -185,9 +179,8 @@ func (w *signerWorld) granted(t *testing.T) {
 	w.kubectl(t, "apply", "-f", testutil.WriteFile(t, "grant.yaml", []byte(printed)))
 	directory, err := filepath.Abs("../../manifests/permissions/signer")
 	testutil.Must(t, err)
-	if changed := w.kubectl(t, "diff", "-k", directory); changed != "" {
-		t.Errorf("manifests/permissions/signer has something else:\n%s", changed)
-	}
+	changed := w.kubectl(t, "diff", "-k", directory)
+	testutil.Expect(t, changed == "", "manifests/permissions/signer has something else:\n%s", changed)
 	testutil.Must(t, w.signer.Ready(testcluster.Context(t)))
 	w.run(t, 0, preflight...)
 	checks, err := w.signer.Get(t.Context(), "/readyz?verbose")
@@ -209,9 +202,7 @@ func (w *signerWorld) mounted(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "stock"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}},
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)
-	if len(pod.Spec.Volumes) != 1 {
-		t.Errorf("volumes %v, want that of the token", pod.Spec.Volumes)
-	}
+	testutil.Expect(t, len(pod.Spec.Volumes) == 1, "volumes %v, want that of the token", pod.Spec.Volumes)
 }
 
 // kcm is how a command names the kube-controller-manager that leads.
@@ -230,9 +221,7 @@ func (w *signerWorld) pruned(t *testing.T, first string) {
 	w.ofSecrets = nil
 	printed := w.keys(t, 0, "prune", "--longest-token-lifetime=1s")
 	want := "Stays:      " + first + ": " + w.kcm(t) + " still signs with key"
-	if !strings.Contains(printed, want) {
-		t.Errorf("pruned, want %q:\n%s", want, printed)
-	}
+	testutil.Expect(t, strings.Contains(printed, want), "pruned, want %q:\n%s", want, printed)
 	secrets, err := w.API.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{
 		FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken),
 	})

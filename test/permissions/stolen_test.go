@@ -166,9 +166,8 @@ func TestStolenCertificate(t *testing.T) {
 	}
 	for _, tc := range cases {
 		err := tc.do(t.Context())
-		if tc.refused == "" && err != nil || tc.refused != "" && (err == nil || !strings.Contains(err.Error(), tc.refused)) {
-			t.Errorf("%s: got %v, want an error with %q", tc.name, err, tc.refused)
-		}
+		testutil.Expect(t, (tc.refused != "" || err == nil) && (tc.refused == "" || err != nil && strings.Contains(err.Error(), tc.refused)),
+			"%s: got %v, want an error with %q", tc.name, err, tc.refused)
 	}
 
 	w.kubectl(t, "apply", "-k", filepath.Join(root, "token-secrets"))

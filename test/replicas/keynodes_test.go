@@ -176,9 +176,7 @@ func (r keyRing) of(role string) string {
 func (p *keyNodes) keys(t *testing.T, n *keyNode, words ...string) (ring keyRing) {
 	t.Helper()
 	stdout, stderr, err := p.run(t, n, words...)
-	if err != nil {
-		t.Fatalf("keys %v: %v\n%s%s", words, err, stdout, stderr)
-	}
+	testutil.Require(t, err == nil, "keys %v: %v\n%s%s", words, err, stdout, stderr)
 	if err := json.Unmarshal(stdout, &ring); err != nil {
 		t.Fatalf("keys %v: %v in %s", words, err, stdout)
 	}
@@ -221,9 +219,8 @@ func (p *keyNodes) copyRing(t *testing.T, to *keyNode) {
 	t.Helper()
 	testutil.Must(t, os.MkdirAll(to.pki(""), 0o700))
 	command := exec.CommandContext(limited(t), p.binary.Path, "keys", "import", "--service-account-key-ring="+to.ring(), p.first.ring())
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("keys import: %v\n%s", err, out)
-	}
+	out, err := command.CombinedOutput()
+	testutil.Require(t, err == nil, "keys import: %v\n%s", err, out)
 }
 
 // audiences are in every token, one for each judgement: kube-apiserver remembers what it has accepted for ten seconds.

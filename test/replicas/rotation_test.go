@@ -40,9 +40,8 @@ func TestRotateOnTwoNodes(t *testing.T) {
 		refused := slices.ContainsFunc(list.Keys, func(key ringKey) bool {
 			return key.Accepted != "yes" && (key.ID == first || key.ID == second)
 		})
-		if list.Generation != ring.Generation || list.next() != second || refused {
-			t.Errorf("the list on %s: %+v, want generation %d with both keys accepted", node.name, list, ring.Generation)
-		}
+		testutil.Expect(t, list.Generation == ring.Generation && list.next() == second && !refused,
+			"the list on %s: %+v, want generation %d with both keys accepted", node.name, list, ring.Generation)
 	}
 
 	ring = p.keys(t, p.first, "rotate", "--wait", "--cache-age=0s")
@@ -88,9 +87,7 @@ func (p *keyNodes) exportsSignerMetrics(t *testing.T) {
 		text, err := node.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 		testutil.Must(t, err)
 		for _, series := range []string{"apiserver_externaljwt_fetch_keys_success_timestamp", "apiserver_current_inflight_requests"} {
-			if !strings.Contains(string(text), "\n"+series) {
-				t.Errorf("%s does not export %s", node.name, series)
-			}
+			testutil.Expect(t, strings.Contains(string(text), "\n"+series), "%s does not export %s", node.name, series)
 		}
 	}
 }
@@ -151,9 +148,8 @@ func (p *keyNodes) judge(t *testing.T, when string, signers ...string) {
 			if one.bound {
 				asked = []string{audience}
 			}
-			if ok, err := node.accepts(t.Context(), one.token, asked...); err != nil || !ok {
-				t.Errorf("%s: %s does not accept the token %s (key %s): %v", when, node.name, one.what, one.keyID, err)
-			}
+			ok, err := node.accepts(t.Context(), one.token, asked...)
+			testutil.Expect(t, err == nil && ok, "%s: %s does not accept the token %s (key %s): %v", when, node.name, one.what, one.keyID, err)
 		}
 	}
 	t.Logf("%s: %d reviews of %d tokens", when, len(p.nodes())*len(p.good), len(p.good))
@@ -197,9 +193,8 @@ func (p *keyNodes) accepted(t *testing.T, tokens []issued) {
 	t.Helper()
 	for _, node := range p.nodes() {
 		for _, one := range tokens {
-			if ok, err := node.accepts(t.Context(), one.token, audiences()[p.step]); err != nil || !ok {
-				t.Errorf("%s does not accept the token %s: %v", node.name, one.what, err)
-			}
+			ok, err := node.accepts(t.Context(), one.token, audiences()[p.step])
+			testutil.Expect(t, err == nil && ok, "%s does not accept the token %s: %v", node.name, one.what, err)
 		}
 	}
 }

@@ -37,9 +37,8 @@ func TestMain(m *testing.M) {
 func stops(t *testing.T, c *devcluster.Cluster) {
 	t.Helper()
 	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
+		err := c.Stop()
+		testutil.Expect(t, err == nil, "%v", err)
 	})
 }
 
@@ -61,9 +60,8 @@ func limited(t *testing.T) context.Context {
 // poll asks until ok is satisfied. It is for what nothing announces.
 func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
-	if err := await.Poll(limited(t), ok); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	err := await.Poll(limited(t), ok)
+	testutil.Require(t, err == nil, "%s: %v", what, err)
 }
 
 func currentBinary(t *testing.T) devcluster.Binary {

@@ -120,9 +120,7 @@ func TestAttacks(t *testing.T) {
 		refused, err := c.burst(t, namespace, pods)
 		evicted := m.metric(t, "sacm_webhook_connections_evicted_total", nil) - before
 		t.Logf("%d Pods at once by an exempt user: %d refused, %v; %g connections evicted", pods, refused, err, evicted)
-		if evicted > 0 {
-			t.Errorf("%g of kube-apiserver's own connections were evicted", evicted)
-		}
+		testutil.Expect(t, evicted <= 0, "%g of kube-apiserver's own connections were evicted", evicted)
 	}
 }
 
@@ -175,18 +173,12 @@ func (c *cluster) underAttack(t *testing.T, m *manager, namespace string, a atta
 	}
 	t.Logf("%d calls; %s of CPU in 20 s; RssAnon %d MiB, %d MiB at rest; refused: %d of %d small Pods, %d of %d large ones; p99 of the small ones %s",
 		sum, (now - cpu).Round(time.Millisecond), most>>10, rest.Anon>>10, refused[0], created[0], refused[1], created[1], p99)
-	if refused[0] > 0 || p99 > 2500*time.Millisecond {
-		t.Errorf("%d small Pods were refused, 99 of 100 took %s at most; want none, and 2.5s", refused[0], p99)
-	}
-	if goroutines := m.metric(t, "go_goroutines", nil); goroutines > 350+2*(1328+1328/4) {
-		t.Errorf("%g goroutines", goroutines)
-	}
-	if refused[1] > 0 && !refusesLarge {
-		t.Error("large Pods were refused")
-	}
-	if most > rest.Anon+128<<10 {
-		t.Errorf("RssAnon has grown by %d MiB", (most-rest.Anon)>>10)
-	}
+	testutil.Expect(t, refused[0] <= 0 && p99 <= 2500*time.Millisecond,
+		"%d small Pods were refused, 99 of 100 took %s at most; want none, and 2.5s", refused[0], p99)
+	goroutines := m.metric(t, "go_goroutines", nil)
+	testutil.Expect(t, goroutines <= 350+2*(1328+1328/4), "%g goroutines", goroutines)
+	testutil.Expect(t, refused[1] <= 0 || refusesLarge, "large Pods were refused")
+	testutil.Expect(t, most <= rest.Anon+128<<10, "RssAnon has grown by %d MiB", (most-rest.Anon)>>10)
 }
 
 // slowBody begins a review of that size and sends no more than a part of it, at once.

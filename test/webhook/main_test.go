@@ -187,9 +187,8 @@ func limited(t *testing.T) context.Context {
 // poll asks until ok is satisfied. It is for what nothing announces.
 func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
-	if err := await.Poll(limited(t), ok); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	err := await.Poll(limited(t), ok)
+	testutil.Require(t, err == nil, "%s: %v", what, err)
 }
 
 // traffic creates Pods in the namespace until the test ends, or before with Finish.

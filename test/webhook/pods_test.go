@@ -72,9 +72,7 @@ func (c *cluster) refuse(t *testing.T, namespace string, pod *corev1.Pod, text s
 
 func refused(t *testing.T, err error, text string) {
 	t.Helper()
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), text) {
-		t.Errorf("got %v, want a refusal that says %q", err, text)
-	}
+	testutil.Expect(t, apierrors.IsForbidden(err) && strings.Contains(err.Error(), text), "got %v, want a refusal that says %q", err, text)
 }
 
 func (c *cluster) createAccount(t *testing.T, namespace, name string, changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
@@ -125,13 +123,9 @@ var tokenVolumeName = regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`)
 func complete(t *testing.T, pod *corev1.Pod, account string) {
 	t.Helper()
 	testutil.Check(t, "account of the Pod", account, pod.Spec.ServiceAccountName)
-	if len(pod.Spec.Volumes) == 0 {
-		t.Fatal("the Pod has no volume")
-	}
+	testutil.Require(t, len(pod.Spec.Volumes) != 0, "the Pod has no volume")
 	volume := pod.Spec.Volumes[len(pod.Spec.Volumes)-1]
-	if !tokenVolumeName.MatchString(volume.Name) {
-		t.Errorf("the token volume is called %q", volume.Name)
-	}
+	testutil.Expect(t, tokenVolumeName.MatchString(volume.Name), "the token volume is called %q", volume.Name)
 	testutil.Check(t, "the token volume", tokenVolume(), volume.VolumeSource)
 	mounted(t, pod, volume.Name)
 }
@@ -248,9 +242,7 @@ func TestPods(t *testing.T) {
 func (c *cluster) reject(t *testing.T, namespace string, pod *corev1.Pod, text string) {
 	t.Helper()
 	_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), text) {
-		t.Errorf("got %v, want that it is invalid: %q", err, text)
-	}
+	testutil.Expect(t, apierrors.IsInvalid(err) && strings.Contains(err.Error(), text), "got %v, want that it is invalid: %q", err, text)
 }
 
 // bare holds a Pod to having been given no token.
@@ -258,9 +250,7 @@ func bare(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	testutil.Check(t, "the Pod's volumes", []corev1.Volume(nil), pod.Spec.Volumes, cmpopts.EquateEmpty())
 	for _, container := range pod.Spec.Containers {
-		if len(container.VolumeMounts) > 0 {
-			t.Errorf("container %q has mounts: %v", container.Name, container.VolumeMounts)
-		}
+		testutil.Expect(t, len(container.VolumeMounts) <= 0, "container %q has mounts: %v", container.Name, container.VolumeMounts)
 	}
 }
 

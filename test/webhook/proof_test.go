@@ -155,9 +155,8 @@ func TestUnknown(t *testing.T) {
 			c.mayCreatePods(t, false)
 			m.awaitNotReady(t, "unknown: ")
 			m.exposes(t, "unknown", static)
-			if refused, err := c.burst(t, namespace, 24); refused > 0 {
-				t.Errorf("%d Pods were refused: %v", refused, err)
-			}
+			refused, err := c.burst(t, namespace, 24)
+			testutil.Expect(t, refused <= 0, "%d Pods were refused: %v", refused, err)
 			c.mayCreatePods(t, true)
 			m.awaitRegistration(t, "registered")
 			if !static { // without kube-apiserver nobody leads
@@ -242,18 +241,15 @@ func (m *manager) exposes(t *testing.T, state string, static bool) {
 			}
 		}
 	}
-	if compared == 0 {
-		t.Errorf("nothing is known of the state %s", state)
-	}
+	testutil.Expect(t, compared != 0, "nothing is known of the state %s", state)
 }
 
 // wantState compares the metrics: whether a static registration is loaded follows from the state.
 func (m *manager) wantState(t *testing.T, want string) {
 	t.Helper()
 	testutil.Check(t, "metric of the state "+want, 1.0, m.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": want}))
-	if loaded := m.metric(t, "sacm_webhook_static_loaded", nil); want != "registered" && loaded != 0 {
-		t.Errorf("in the state %s the metric says that kube-apiserver calls us", want)
-	}
+	loaded := m.metric(t, "sacm_webhook_static_loaded", nil)
+	testutil.Expect(t, want == "registered" || loaded == 0, "in the state %s the metric says that kube-apiserver calls us", want)
 }
 
 func (c *cluster) wantAction(t *testing.T, want admissionregistrationv1.ValidationAction) {

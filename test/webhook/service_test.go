@@ -176,9 +176,8 @@ func TestInjectorAfterUs(t *testing.T) {
 		return err
 	})
 	pod := c.create(t, namespace, whole)
-	if !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == "sidecar" }) {
-		t.Fatalf("there is no sidecar: %v", pod.Spec.Containers)
-	}
+	testutil.Require(t, slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == "sidecar" }),
+		"there is no sidecar: %v", pod.Spec.Containers)
 	complete(t, pod, "default")
 	testutil.Check(t, "volumes", 1, len(pod.Spec.Volumes))
 }
@@ -237,9 +236,7 @@ func TestTokenSecrets(t *testing.T) {
 	namespace := c.namespace(t)
 	pod := c.create(t, namespace, newPod(withInitContainer))
 	account := testutil.Get(c.client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{}))(t)
-	if len(account.Secrets) != 1 {
-		t.Fatalf("the account lists %v, want one Secret", account.Secrets)
-	}
+	testutil.Require(t, len(account.Secrets) == 1, "the account lists %v, want one Secret", account.Secrets)
 	token := account.Secrets[0].Name
 	want := []corev1.Volume{{Name: token, VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: token, DefaultMode: new(int32(0o644))},

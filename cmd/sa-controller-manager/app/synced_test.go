@@ -329,12 +329,9 @@ func TestAwaitAPIServerEndsWithItsContext(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), tc.after)
 			defer cancel()
 			got := try(ctx, t, tc.answer)
-			if got.connected || got.took != tc.after {
-				t.Errorf("connected is %v after %v, want false after %v", got.connected, got.took, tc.after)
-			}
-			if len(got.log) != tc.lines {
-				t.Errorf("%d lines were logged, want %d:\n%s", len(got.log), tc.lines, strings.Join(got.log, "\n"))
-			}
+			testutil.Expect(t, !got.connected && got.took == tc.after, "connected is %v after %v, want false after %v", got.connected, got.took,
+				tc.after)
+			testutil.Expect(t, len(got.log) == tc.lines, "%d lines were logged, want %d:\n%s", len(got.log), tc.lines, strings.Join(got.log, "\n"))
 		})
 	}
 }

@@ -206,7 +206,5 @@ func TestPodPolicyDetail(t *testing.T) {
 	}
 	var none Part
 	testutil.Must(t, (&Manager{Host: Host{Options: parse(t)}}).buildPodPolicy(&none))
-	if none.Run != nil || none.Findings != nil {
-		t.Error("without a registration there is a check")
-	}
+	testutil.Expect(t, none.Run == nil && none.Findings == nil, "without a registration there is a check")
 }

@@ -41,9 +41,7 @@ func TestBlocksAreMarked(t *testing.T) {
 	for _, mark := range regexp.MustCompile("(?m)^- `(\\w+)`: ").FindAllStringSubmatch(section, -1) {
 		marks = append(marks, mark[1])
 	}
-	if len(marks) == 0 {
-		t.Fatal("docs/README.md has no marks")
-	}
+	testutil.Require(t, len(marks) != 0, "docs/README.md has no marks")
 	// Also of a fence that says nothing, if a command is below it.
 	commands := regexp.MustCompile("(?m)^ *```" +
 		"(?:sh|bash|console|\\n *(?:sa-controller-manager|kubectl|kubeadm|docker|make|bin/\\S+) .*)\\b *(.*)$")
@@ -61,7 +59,5 @@ func TestBlocksAreMarked(t *testing.T) {
 			}
 		}
 	}
-	if blocks < 50 {
-		t.Errorf("%d blocks were found, want all", blocks)
-	}
+	testutil.Expect(t, blocks >= 50, "%d blocks were found, want all", blocks)
 }

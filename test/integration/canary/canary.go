@@ -20,6 +20,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // Canary collects all that managers have said during the run, and all that must
@@ -63,9 +65,7 @@ func (c *Canary) AddTokens(tokens []string) {
 func (c *Canary) AddKeyFile(t *testing.T, path string) {
 	t.Helper()
 	pem, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	c.AddKey(pem)
 }
 

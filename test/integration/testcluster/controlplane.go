@@ -223,9 +223,8 @@ func Context(t *testing.T) context.Context {
 // Poll calls ok until it returns nil. Use it for the answers of endpoints, which no watch announces.
 func Poll(t *testing.T, what string, ok func() error) {
 	t.Helper()
-	if err := await.Poll(Context(t), func(context.Context) error { return ok() }); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	err := await.Poll(Context(t), func(context.Context) error { return ok() })
+	testutil.Require(t, err == nil, "%s: %v", what, err)
 }
 
 // RootCA returns the root CA that managers publish.

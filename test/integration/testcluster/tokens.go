@@ -120,9 +120,7 @@ func legacyClaims(account *corev1.ServiceAccount, secret string) map[string]any 
 func decodeToken(t *testing.T, token []byte) (header, claims map[string]any) {
 	t.Helper()
 	segments := bytes.Split(token, []byte("."))
-	if len(segments) != 3 {
-		t.Fatalf("a token of %d segments", len(segments))
-	}
+	testutil.Require(t, len(segments) == 3, "a token of %d segments", len(segments))
 	for i, target := range []*map[string]any{&header, &claims} {
 		text := testutil.Get(base64.RawURLEncoding.DecodeString(string(segments[i])))(t)
 		testutil.Must(t, json.Unmarshal(text, target))
@@ -191,9 +189,7 @@ func KeyIDOfPEM(t *testing.T, pem []byte) string {
 	t.Helper()
 	key := testutil.Get(keyutil.ParsePrivateKeyPEM(pem))(t)
 	signer, ok := key.(crypto.Signer)
-	if !ok {
-		t.Fatalf("a key of type %T", key)
-	}
+	testutil.Require(t, ok, "a key of type %T", key)
 	der := testutil.Get(x509.MarshalPKIXPublicKey(signer.Public()))(t)
 	digest := sha256.Sum256(der)
 	return base64.RawURLEncoding.EncodeToString(digest[:])

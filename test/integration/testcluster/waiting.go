@@ -23,9 +23,7 @@ import (
 func (c *ControlPlane) AwaitSecrets(t *testing.T, namespace string, check await.Check[*corev1.Secret]) []*corev1.Secret {
 	t.Helper()
 	secrets, err := await.Secrets(Context(t), c.API, namespace, check)
-	if err != nil {
-		t.Fatalf("in namespace %q: %v", namespace, err)
-	}
+	testutil.Require(t, err == nil, "in namespace %q: %v", namespace, err)
 	return secrets
 }
 
@@ -61,9 +59,7 @@ func hasToken(secret *corev1.Secret) error {
 func (c *ControlPlane) AwaitAccount(t *testing.T, namespace, name string, check func(*corev1.ServiceAccount) error) *corev1.ServiceAccount {
 	t.Helper()
 	accounts, err := await.ServiceAccounts(Context(t), c.API, namespace, one(name, check))
-	if err != nil {
-		t.Fatalf("in namespace %q: %v", namespace, err)
-	}
+	testutil.Require(t, err == nil, "in namespace %q: %v", namespace, err)
 	account, _ := await.Find(accounts, name)
 	return account
 }
@@ -108,9 +104,7 @@ func (c *ControlPlane) AwaitProcessed(t *testing.T, m *Manager) {
 func (c *ControlPlane) AwaitConfigMap(t *testing.T, namespace, name string, check func(*corev1.ConfigMap) error) *corev1.ConfigMap {
 	t.Helper()
 	found, err := await.ConfigMaps(Context(t), c.API, namespace, one(name, check))
-	if err != nil {
-		t.Fatalf("in namespace %q: %v", namespace, err)
-	}
+	testutil.Require(t, err == nil, "in namespace %q: %v", namespace, err)
 	configMap, _ := await.Find(found, name)
 	return configMap
 }
@@ -118,9 +112,8 @@ func (c *ControlPlane) AwaitConfigMap(t *testing.T, namespace, name string, chec
 // AwaitAccounts waits until the accounts exist.
 func (c *ControlPlane) AwaitAccounts(t *testing.T, namespace string, names ...string) {
 	t.Helper()
-	if _, err := await.ServiceAccounts(Context(t), c.API, namespace, await.Named[*corev1.ServiceAccount](names...)); err != nil {
-		t.Fatalf("in namespace %q: %v", namespace, err)
-	}
+	_, err := await.ServiceAccounts(Context(t), c.API, namespace, await.Named[*corev1.ServiceAccount](names...))
+	testutil.Require(t, err == nil, "in namespace %q: %v", namespace, err)
 }
 
 // AwaitEvent waits for an Event of the product about a Secret, whose note contains text.

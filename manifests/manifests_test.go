@@ -35,8 +35,7 @@ func TestPermissions(t *testing.T) {
 // TestPermissionsOfTheSigner: all of its directory, and no Secret but that of the key ring.
 func TestPermissionsOfTheSigner(t *testing.T) {
 	t.Parallel()
-	objects, err := Permissions(false, true)
-	testutil.Must(t, err)
+	objects := testutil.Get(Permissions(false, true))(t)
 	var got []string
 	for _, object := range objects {
 		got = append(got, strings.ReplaceAll(object.String(), "system:sa-controller-manager:", ""))

@@ -30,8 +30,7 @@ func addFiles(f *testing.F) {
 		paths, err := filepath.Glob(pattern)
 		testutil.Require(f, err == nil && len(paths) != 0, "no seeds in %s: %v", pattern, err)
 		for _, path := range paths {
-			data, err := os.ReadFile(path)
-			testutil.Must(f, err)
+			data := testutil.Get(os.ReadFile(path))(f)
 			f.Add(data)
 			f.Add(slices.Concat(data, testkeys.P256()))
 			f.Add(bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")))

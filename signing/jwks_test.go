@@ -18,8 +18,7 @@ import (
 // goldenJWKS is a document of kube-apiserver's library, with the keys in it.
 func goldenJWKS(tb testing.TB) ([]byte, []signing.PublicKey) {
 	tb.Helper()
-	document, err := os.ReadFile("testdata/jwks/go-jose.json")
-	testutil.Must(tb, err)
+	document := testutil.Get(os.ReadFile("testdata/jwks/go-jose.json"))(tb)
 	var keys []signing.PublicKey
 	for _, key := range [][]byte{
 		testkeys.RSA2048(), testkeys.RSA3072(), testkeys.RSA4096(), testkeys.P256(), testkeys.P256Other(), testkeys.P384(), testkeys.P521(),
@@ -34,8 +33,7 @@ func goldenJWKS(tb testing.TB) ([]byte, []signing.PublicKey) {
 func TestJWKSIsUpstreams(t *testing.T) {
 	t.Parallel()
 	document, keys := goldenJWKS(t)
-	encoded, err := signing.MarshalJWKS(keys)
-	testutil.Must(t, err)
+	encoded := testutil.Get(signing.MarshalJWKS(keys))(t)
 	testutil.Check(t, "document", string(document), string(encoded))
 	parsed, err := signing.ParseJWKS(document)
 	testutil.Require(t, err == nil && len(parsed) == len(keys), "%d keys and error %v, want %d", len(parsed), err, len(keys))
@@ -183,8 +181,7 @@ func FuzzParseJWKS(f *testing.F) {
 			}
 			public, err := signing.NewPublicKey(key.Key)
 			testutil.Require(t, err == nil, "accepted a key that no token can be verified with: %v", err)
-			again, err := signing.MarshalJWKS([]signing.PublicKey{public})
-			testutil.Must(t, err)
+			again := testutil.Get(signing.MarshalJWKS([]signing.PublicKey{public}))(t)
 			back, err := signing.ParseJWKS(again)
 			testutil.Require(t, err == nil && len(back) == 1 && back[0].ID == public.ID && back[0].Key != nil, "%s comes back as %v, %v", again,
 				back, err)

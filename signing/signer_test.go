@@ -73,8 +73,7 @@ func (o opaque) Sign(io.Reader, []byte, crypto.SignerOpts) ([]byte, error) {
 // numbers in each base.
 func TestPrivateKeyNeverPrints(t *testing.T) {
 	t.Parallel()
-	raw, err := x509.ParsePKCS1PrivateKey(der(t, testkeys.RSA2048()))
-	testutil.Must(t, err)
+	raw := testutil.Get(x509.ParsePKCS1PrivateKey(der(t, testkeys.RSA2048())))(t)
 	key := testkeys.Parse(testkeys.RSA2048())
 	ring := signing.NewKeyring(signing.KeyFileRing(key))
 	type wrapper struct {
@@ -94,8 +93,7 @@ func TestPrivateKeyNeverPrints(t *testing.T) {
 		fmt.Fprintf(&printed, verb+" ", ring)
 	}
 	for _, value := range []any{key, *key, wrapped, ring} {
-		encoded, err := json.Marshal(value)
-		testutil.Must(t, err)
+		encoded := testutil.Get(json.Marshal(value))(t)
 		printed.Write(encoded)
 	}
 	text := slog.New(slog.NewTextHandler(&printed, nil))

@@ -183,13 +183,12 @@ func TestBoundMatchesUpstream(t *testing.T) {
 			issuer := tokens.NewIssuer(keys[v.Key], tokens.CompatClaims)
 			issuer.Clock = clocktesting.NewFakePassiveClock(time.Unix(varying.IssuedAt, 999_999_999))
 			issuer.TokenID = func() string { return varying.ID }
-			token, err := issuer.Bound(t.Context(), tokens.BoundRequest{
+			token := testutil.Get(issuer.Bound(t.Context(), tokens.BoundRequest{
 				Issuer:    v.Issuer,
 				Account:   v.account(),
 				Audiences: v.Audiences,
 				Lifetime:  time.Duration(v.LifetimeSeconds) * time.Second,
-			})
-			testutil.Must(t, err)
+			}))(t)
 			gotHeader, gotPayload := decoded(t, token)
 			testutil.Check(t, "payload", wantPayload, gotPayload)
 			testutil.Check(t, "header", strings.TrimSuffix(wantHeader, "}")+`,"typ":"JWT"}`, gotHeader)
@@ -233,8 +232,7 @@ func (v vector) account() tokens.Account {
 // vectors returns the golden tokens of one kind.
 func vectors(tb testing.TB, kind string) []vector {
 	tb.Helper()
-	data, err := os.ReadFile("testdata/upstream-tokens.json")
-	testutil.Must(tb, err)
+	data := testutil.Get(os.ReadFile("testdata/upstream-tokens.json"))(tb)
 	var all, chosen []vector
 	testutil.Must(tb, json.Unmarshal(data, &all))
 	for _, v := range all {
@@ -253,8 +251,7 @@ func decoded(tb testing.TB, token string) (header, payload string) {
 	testutil.Require(tb, len(segments) == 3, "the token has %d segments", len(segments))
 	var texts [2]string
 	for i := range texts {
-		text, err := base64.RawURLEncoding.Strict().DecodeString(segments[i])
-		testutil.Must(tb, err)
+		text := testutil.Get(base64.RawURLEncoding.Strict().DecodeString(segments[i]))(tb)
 		texts[i] = string(text)
 	}
 	return texts[0], texts[1]

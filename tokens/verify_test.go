@@ -31,8 +31,7 @@ import (
 // forge makes a token with any header and any signature over it.
 func forge(tb testing.TB, header map[string]any, payload string, sign func(text string) []byte) string {
 	tb.Helper()
-	encoded, err := json.Marshal(header)
-	testutil.Must(tb, err)
+	encoded := testutil.Get(json.Marshal(header))(tb)
 	text := segment(string(encoded)) + "." + segment(payload)
 	return text + "." + base64.RawURLEncoding.EncodeToString(sign(text))
 }
@@ -42,8 +41,7 @@ func forge(tb testing.TB, header map[string]any, payload string, sign func(text 
 func with(tb testing.TB, method jwt.SigningMethod, key any) func(string) []byte {
 	return func(text string) []byte {
 		tb.Helper()
-		signature, err := method.Sign(text, key)
-		testutil.Must(tb, err)
+		signature := testutil.Get(method.Sign(text, key))(tb)
 		return signature
 	}
 }
@@ -55,8 +53,7 @@ func rawKey(tb testing.TB, data []byte) crypto.Signer {
 	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
 		return key
 	}
-	key, err := x509.ParseECPrivateKey(block.Bytes)
-	testutil.Must(tb, err)
+	key := testutil.Get(x509.ParseECPrivateKey(block.Bytes))(tb)
 	return key
 }
 
@@ -71,8 +68,7 @@ func attacks(tb testing.TB) map[string]attack {
 	tb.Helper()
 	rsaKey, ecKey := testkeys.Parse(testkeys.RSA2048()).ID(), testkeys.Parse(testkeys.P256()).ID()
 	rawRSA, rawEC, stranger := rawKey(tb, testkeys.RSA2048()), rawKey(tb, testkeys.P256()), rawKey(tb, testkeys.RSA2048Other())
-	publicDER, err := x509.MarshalPKIXPublicKey(rawRSA.Public())
-	testutil.Must(tb, err)
+	publicDER := testutil.Get(x509.MarshalPKIXPublicKey(rawRSA.Public()))(tb)
 	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER})
 	hmacWith := func(secret []byte) func(string) []byte { return with(tb, jwt.SigningMethodHS256, secret) }
 	zeros := func(n int) func(string) []byte { return func(string) []byte { return make([]byte, n) } }
@@ -147,8 +143,7 @@ func asn1Signature(tb testing.TB, key crypto.Signer) func(string) []byte {
 	return func(text string) []byte {
 		tb.Helper()
 		digest := sha256.Sum256([]byte(text))
-		signature, err := key.Sign(rand.Reader, digest[:], crypto.SHA256)
-		testutil.Must(tb, err)
+		signature := testutil.Get(key.Sign(rand.Reader, digest[:], crypto.SHA256))(tb)
 		return signature
 	}
 }
@@ -281,8 +276,7 @@ func FuzzVerifyLegacy(f *testing.F) {
 		signed[v.Token[:strings.LastIndex(v.Token, ".")]] = true
 	}
 	for _, key := range []*signing.PrivateKey{testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256())} {
-		token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(f.Context(), account, secretName)
-		testutil.Must(f, err)
+		token := testutil.Get(tokens.NewIssuer(key, tokens.CompatClaims).Legacy(f.Context(), account, secretName))(f)
 		f.Add(token)
 		signed[token[:strings.LastIndex(token, ".")]] = true
 	}

@@ -284,8 +284,7 @@ func FuzzPlan(f *testing.F) {
 			if decided.reason == "" {
 				return
 			}
-			o.secret, err = decided.wanted.writeInto(secret)
-			testutil.Must(t, err)
+			o.secret = testutil.Get(decided.wanted.writeInto(secret))(t)
 			decided = testutil.Get(plan(o))(t)
 		}
 		t.Errorf("it is planned again and again: %q", decided.reason)

@@ -253,8 +253,7 @@ func FuzzExemptMirrorPod(f *testing.F) {
 	conditions := validatingConditions(f)
 	plugin := serviceaccount.New(serviceaccount.DefaultConfig(), serviceaccount.Dependencies{})
 	r := mirrorPod()
-	encoded, err := json.Marshal(r.pod)
-	testutil.Must(f, err)
+	encoded := testutil.Get(json.Marshal(r.pod))(f)
 	f.Add(encoded, r.user.Name, r.user.Groups[0], "CREATE", "")
 	f.Add([]byte(`{"metadata":{"annotations":{"kubernetes.io/config.mirror":""}},"spec":{"volumes":[{"secret":{"secretName":"s"}}],`+
 		`"containers":[{"env":[{"valueFrom":{"secretKeyRef":{"name":"s"}}}],"envFrom":[{"secretRef":{"name":"s"}}]}]}}`),

@@ -121,8 +121,7 @@ func FuzzAdmit(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.yaml")
 	testutil.Require(f, err == nil && len(files) != 0, "no seeds: %v", err)
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		testutil.Must(f, err)
+		data := testutil.Get(os.ReadFile(file))(f)
 		var tc podCase
 		testutil.Must(f, yaml.Unmarshal(data, &tc))
 		f.Add([]byte(tc.Pod), true)

@@ -87,10 +87,9 @@ func TestObserveToken(t *testing.T) {
 	)
 	good := legacyToken(t, robot(), "robot-token")
 	keyID := testkeys.Parse(testkeys.P256()).ID()
-	bound, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
+	bound := testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
 		Issuer: "https://issuer.example.com", Account: robot(), Audiences: []string{"api"}, Lifetime: time.Hour,
-	})
-	testutil.Must(t, err)
+	}))(t)
 	former, admin := robot(), robot()
 	former.UID, admin.Name = "former-uid", "admin"
 	const otherNamespace = "data.namespace does not name the namespace of the Secret"

@@ -75,9 +75,8 @@ func TestFor(t *testing.T) {
 
 func TestNeedsLabels(t *testing.T) {
 	t.Parallel()
-	template, err := Parse([]byte("{schemaVersion: 1, rules: [{labels: {a: b}}, {namespaces: [shop], namespaceSelector: {}, labels: " +
-		"{a: b}}]}"))
-	testutil.Must(t, err)
+	template := testutil.Get(Parse([]byte("{schemaVersion: 1, rules: [{labels: {a: b}}, {namespaces: [shop], namespaceSelector: {}, labels: " +
+		"{a: b}}]}")))(t)
 	testutil.Check(t, "no rule with a selector names it", false, template.NeedsLabels("bank", "default"))
 	testutil.Check(t, "one does", true, template.NeedsLabels("shop", "default"))
 }

@@ -81,10 +81,9 @@ func TestOwnAddress(t *testing.T) {
 		_, _ = io.WriteString(w, answer)
 	}))
 	t.Cleanup(server.Close)
-	client, err := kubernetes.NewForConfig(&rest.Config{
+	client := testutil.Get(kubernetes.NewForConfig(&rest.Config{
 		Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
-	})
-	testutil.Must(t, err)
+	}))(t)
 	got := testutil.Get(OwnAddress(t.Context(), client))(t)
 	testutil.Check(t, "by a client that prefers protobuf, as the commands do", "10.0.0.1:6443", got.String())
 }

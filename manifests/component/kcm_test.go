@@ -119,8 +119,7 @@ func TestCarriedOver(t *testing.T) {
 			if tc.record != nil {
 				f.Taken = &Taken{Lines: tc.record}
 			}
-			m, err := f.Operators()
-			testutil.Must(t, err)
+			m := testutil.Get(f.Operators())(t)
 			_, flags, err := secureport.Parse(nil)
 			testutil.Must(t, err)
 			k, err := Carry(m, func(name string) bool {

@@ -85,17 +85,14 @@ func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
 // newCA makes a CA, and with it the old one is gone.
 func (n *node) newCA(t *testing.T, lifetime time.Duration) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testutil.Must(t, err)
+	key := testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"},
 		NotBefore: n.clock.Now().Add(-time.Hour), NotAfter: n.clock.Now().Add(lifetime),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	testutil.Must(t, err)
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
-	testutil.Must(t, err)
+	der := testutil.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	keyPEM := testutil.Get(keyutil.MarshalPrivateKeyToPEM(key))(t)
 	n.write(t, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	n.write(t, "ca.key", keyPEM)
 }
@@ -103,13 +100,12 @@ func (n *node) newCA(t *testing.T, lifetime time.Duration) {
 // from writes the kubeconfig that the address is taken from.
 func (n *node) from(t *testing.T, server string) {
 	t.Helper()
-	data, err := clientcmd.Write(clientcmdapi.Config{
+	data := testutil.Get(clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"kubernetes": {Server: server, CertificateAuthorityData: n.read(t, "ca.crt")}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"kcm": {Token: "x"}},
 		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "kubernetes", AuthInfo: "kcm"}},
 		CurrentContext: "c",
-	})
-	testutil.Must(t, err)
+	}))(t)
 	n.write(t, "controller-manager.conf", data)
 }
 
@@ -121,8 +117,7 @@ func (n *node) write(t *testing.T, name string, data []byte) {
 
 func (n *node) read(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(n.path(name))
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile(n.path(name)))(t)
 	return data
 }
 
@@ -136,8 +131,7 @@ func (n *node) ensure(t *testing.T) {
 func (n *node) certificate(t *testing.T) *x509.Certificate {
 	t.Helper()
 	data := n.read(t, "identity/client.pem")
-	pair, err := tls.X509KeyPair(data, data)
-	testutil.Must(t, err)
+	pair := testutil.Get(tls.X509KeyPair(data, data))(t)
 	return pair.Leaf
 }
 
@@ -160,12 +154,10 @@ func (n *node) find(name string) []byte {
 // embed makes the kubeconfig what an operator may have made by hand.
 func (n *node) embed(t *testing.T) {
 	t.Helper()
-	config, err := clientcmd.LoadFromFile(n.config.path("kubeconfig"))
-	testutil.Must(t, err)
+	config := testutil.Get(clientcmd.LoadFromFile(n.config.path("kubeconfig")))(t)
 	_, user := current(config)
 	*user = clientcmdapi.AuthInfo{ClientCertificateData: n.read(t, "identity/client.pem"), ClientKeyData: n.read(t, "identity/client.pem")}
-	data, err := clientcmd.Write(*config)
-	testutil.Must(t, err)
+	data := testutil.Get(clientcmd.Write(*config))(t)
 	n.write(t, "identity/kubeconfig", data)
 	n.remove(t, "identity/client.pem")
 }
@@ -173,9 +165,7 @@ func (n *node) embed(t *testing.T) {
 // issue is a certificate of the cluster's CA with its key.
 func (n *node) issue(t *testing.T, name pkix.Name) []byte {
 	t.Helper()
-	ca, err := openAuthority(n.dir, n.clock.Now())
-	testutil.Must(t, err)
-	made, err := ca.issue(name, time.Hour)
-	testutil.Must(t, err)
+	ca := testutil.Get(openAuthority(n.dir, n.clock.Now()))(t)
+	made := testutil.Get(ca.issue(name, time.Hour))(t)
 	return made
 }

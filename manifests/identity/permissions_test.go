@@ -94,8 +94,7 @@ func applies(t *testing.T, onlySigner bool) {
 	n.config.OnlySigner = onlySigner
 	n.ensure(t)
 
-	objects, err := manifests.Permissions(n.config.CreateSecrets, onlySigner)
-	testutil.Must(t, err)
+	objects := testutil.Get(manifests.Permissions(n.config.CreateSecrets, onlySigner))(t)
 	protected := ""
 	for _, object := range objects {
 		collection, _, _ := strings.Cut(object.Path(), "/"+object.Name)
@@ -130,8 +129,7 @@ func applies(t *testing.T, onlySigner bool) {
 // TestApplyWhatIsNotRefused: an object that a policy engine refuses costs itself alone.
 func TestApplyWhatIsNotRefused(t *testing.T) {
 	t.Parallel()
-	objects, err := manifests.Permissions(false, false)
-	testutil.Must(t, err)
+	objects := testutil.Get(manifests.Permissions(false, false))(t)
 	n, a := newNode(t), &apiServer{refused: objects[0].Name}
 	n.serve(t, a)
 	want := slices.DeleteFunc(objects, func(object manifests.Object) bool { return object.Name == a.refused })
@@ -188,8 +186,7 @@ rules:
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			change, err := missing([]byte(tc.existing), []byte(ours))
-			testutil.Must(t, err)
+			change := testutil.Get(missing([]byte(tc.existing), []byte(ours)))(t)
 			testutil.Check(t, "patch", tc.want, string(change))
 		})
 	}
@@ -266,8 +263,7 @@ func TestLostPermissionsComeBack(t *testing.T) {
 
 func firstRole(t *testing.T) string {
 	t.Helper()
-	objects, err := manifests.Permissions(false, false)
-	testutil.Must(t, err)
+	objects := testutil.Get(manifests.Permissions(false, false))(t)
 	for _, object := range objects {
 		if object.Kind == "ClusterRole" {
 			return object.Path()

@@ -30,8 +30,7 @@ func TestExternalCA(t *testing.T) {
 	for _, want := range []string{"the key of the cluster's CA is not here", "identity/kubeconfig", "CN=system:sa-controller-manager, no O"} {
 		testutil.Require(t, err != nil && strings.Contains(err.Error(), want), "error %v, want one with %q", err, want)
 	}
-	rendered, err := render(&clientcmdapi.Cluster{Server: server})
-	testutil.Must(t, err)
+	rendered := testutil.Get(render(&clientcmdapi.Cluster{Server: server}))(t)
 	own := bytes.ReplaceAll(rendered, []byte(pairFile), []byte("own.pem"))
 	n.write(t, "identity/kubeconfig", own)
 	n.ensure(t)
@@ -71,8 +70,7 @@ func TestExchangedCA(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		ca, err := cert.ParseCertsPEM(old)
-		testutil.Must(t, err)
+		ca := testutil.Get(cert.ParseCertsPEM(old))(t)
 		if err := n.certificate(t).CheckSignatureFrom(ca[0]); err != nil {
 			t.Errorf("%s: another CA has signed: %v", name, err)
 		}

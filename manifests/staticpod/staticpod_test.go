@@ -52,8 +52,7 @@ func TestApply(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			m, err := Parse([]byte(tc.before), "program")
-			testutil.Must(t, err)
+			m := testutil.Get(Parse([]byte(tc.before), "program"))(t)
 			patched, err := m.Apply(tc.patch)
 			if tc.refused != "" {
 				testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.refused), "error %v, want %q", err, tc.refused)
@@ -135,8 +134,7 @@ func TestCheck(t *testing.T) {
 // TestHostPath: the innermost of nested mounts counts.
 func TestHostPath(t *testing.T) {
 	t.Parallel()
-	m, err := Parse(staticpodtest.Manifest([]string{"program"}), "program")
-	testutil.Must(t, err)
+	m := testutil.Get(Parse(staticpodtest.Manifest([]string{"program"}), "program"))(t)
 	for file, want := range map[string]string{
 		"/certs/ca.crt":                     "/etc/kubernetes/ssl/ca.crt",
 		"/certs/inner/ca.crt":               "/etc/kubernetes/pki/etcd/ca.crt",

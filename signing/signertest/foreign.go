@@ -55,8 +55,7 @@ type Behaviour struct {
 // ServeForeign is NewForeign until the test ends.
 func ServeForeign(tb testing.TB, path, keyID string, key []byte) *Foreign {
 	tb.Helper()
-	f, err := NewForeign(path, keyID, key)
-	testutil.Must(tb, err)
+	f := testutil.Get(NewForeign(path, keyID, key))(tb)
 	tb.Cleanup(f.Stop)
 	return f
 }
@@ -77,8 +76,7 @@ func NewForeign(path, keyID string, key []byte) (*Foreign, error) {
 // ListedKey is an entry of FetchKeys.
 func ListedKey(tb testing.TB, keyID string, key []byte) *externaljwtv1.Key {
 	tb.Helper()
-	listed, err := listedKey(keyID, key)
-	testutil.Must(tb, err)
+	listed := testutil.Get(listedKey(keyID, key))(tb)
 	return listed
 }
 

@@ -249,8 +249,7 @@ func apply(t *testing.T, object []byte, operations []admission.PatchOperation) [
 	if len(operations) == 0 {
 		return object
 	}
-	encoded, err := json.Marshal(operations)
-	testutil.Must(t, err)
+	encoded := testutil.Get(json.Marshal(operations))(t)
 	patch, err := jsonpatch.DecodePatch(encoded)
 	testutil.Require(t, err == nil, "decode the patch: %v\n%s", err, encoded)
 	patched, err := patch.Apply(object)

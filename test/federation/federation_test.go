@@ -57,8 +57,7 @@ func start(t *testing.T) *federation.World {
 // after a rotation that has waited; but those of a key that is forced to sign before.
 func TestGate(t *testing.T) {
 	w := start(t)
-	state, err := w.Ring()
-	testutil.Must(t, err)
+	state := testutil.Get(w.Ring())(t)
 	for i, words := range [][]string{{"revoke", state.Active().ID, "--yes"}, {"rotate", "--wait", "--cache-age=10s"}} {
 		testcluster.Poll(t, fmt.Sprintf("keys %v", words), func() error { return w.Keys(t.Context(), words...) })
 		testutil.Must(t, w.Load.AwaitRounds(testcluster.Context(t), 10))
@@ -111,13 +110,11 @@ func TestChangeIssuer(t *testing.T) {
 	c.StartKCM(t)
 	c.AwaitAccounts(t, "default", "default")
 	c.AwaitAccounts(t, "kube-system", "default")
-	party, err := tokenload.NewParty("first cluster", c.Cluster)
-	testutil.Must(t, err)
+	party := testutil.Get(tokenload.NewParty("first cluster", c.Cluster))(t)
 	var tokens []tokenload.Token
 	accepts := func(token tokenload.Token) bool {
 		t.Helper()
-		status, err := c.Review(t.Context(), token.Text)
-		testutil.Must(t, err)
+		status := testutil.Get(c.Review(t.Context(), token.Text))(t)
 		return status.Authenticated
 	}
 	request := func() {
@@ -152,8 +149,7 @@ func TestChangeIssuer(t *testing.T) {
 	request()
 
 	apiServer(edge.URL, before)
-	second, err := federation.Trusting(t.Context(), edge, dir)
-	testutil.Must(t, err)
+	second := testutil.Get(federation.Trusting(t.Context(), edge, dir))(t)
 	t.Cleanup(func() { testutil.Must(t, second.Stop()) })
 	relying, err := tokenload.NewParty("second cluster", second)
 	testutil.Must(t, err)

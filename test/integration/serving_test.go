@@ -99,9 +99,8 @@ func mayRead(t *testing.T, c *testcluster.ControlPlane, name string, subject rba
 // requestToken returns a bound token.
 func requestToken(t *testing.T, c *testcluster.ControlPlane, namespace, account string) string {
 	t.Helper()
-	request, err := c.API.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{},
-		metav1.CreateOptions{})
-	testutil.Must(t, err)
+	request := testutil.Get(c.API.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{}))(t)
 	testcluster.Leaks.AddTokens([]string{request.Status.Token})
 	return request.Status.Token
 }

@@ -39,8 +39,7 @@ func TestSignerNeedsNoKubeconfig(t *testing.T) {
 	m := c.StartManager(t, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--token-secrets=auto", "--external-signer-socket="+socket)
 	m.ExpectErrors = true
-	remote, err := signertest.Connect(socket)
-	testutil.Must(t, err)
+	remote := testutil.Get(signertest.Connect(socket))(t)
 	defer func() { _ = remote.Close() }()
 	write := func(path, content string) {
 		t.Helper()

@@ -49,8 +49,7 @@ func boots(t *testing.T) *cluster {
 		n := restarts(pod)
 		testutil.Expect(t, n <= 0, "%s has restarted %d times", pod.Name, n)
 	}
-	events, err := c.client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
-	testutil.Must(t, err)
+	events := testutil.Get(c.client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{}))(t)
 	for _, event := range events.Items {
 		testutil.Expect(t, !strings.Contains(event.Message, "the Pod has no ServiceAccount"), "the policy for Pods has refused one: %s",
 			event.Message)

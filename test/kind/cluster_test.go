@@ -75,11 +75,9 @@ func (c *cluster) installProduct(t *testing.T) {
 // connect returns a client without a rate limit.
 func connect(t *testing.T, name, kubeconfig string) *cluster {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	testutil.Must(t, err)
+	config := testutil.Get(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
 	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	testutil.Must(t, err)
+	client := testutil.Get(kubernetes.NewForConfig(config))(t)
 	return &cluster{name: name, kubeconfig: kubeconfig, config: config, client: client}
 }
 
@@ -114,10 +112,8 @@ func (c *cluster) controlPlane() string { return cmp.Or(c.node, c.name+"-control
 // minor is the 37 of v1.37.
 func (c *cluster) minor(t *testing.T) int {
 	t.Helper()
-	version, err := c.client.Discovery().ServerVersion()
-	testutil.Must(t, err)
-	minor, err := strconv.Atoi(version.Minor)
-	testutil.Must(t, err)
+	version := testutil.Get(c.client.Discovery().ServerVersion())(t)
+	minor := testutil.Get(strconv.Atoi(version.Minor))(t)
 	return minor
 }
 

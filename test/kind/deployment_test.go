@@ -57,8 +57,7 @@ func imageIn(t *testing.T, archive string) string {
 // apply applies an overlay with the image that was loaded.
 func (c *cluster) apply(t *testing.T, overlay, image string) {
 	t.Helper()
-	source, err := filepath.Abs("../../manifests")
-	testutil.Must(t, err)
+	source := testutil.Get(filepath.Abs("../../manifests"))(t)
 	run(t, "docker", "cp", source, c.controlPlane()+":/opt/manifests")
 	rendered := c.onNode(t, "kubectl", "kustomize", "/opt/manifests/"+overlay)
 	replaced := regexp.MustCompile(`image: sa-controller-manager:v\S+`).ReplaceAllLiteralString(rendered, "image: "+image)

@@ -54,8 +54,7 @@ func ours(t *testing.T, staticPod bool) string {
 	dir := t.TempDir()
 	t.Setenv("SACM_BINARY", filepath.Join(binaries(t), "sa-controller-manager"))
 	run(t, "./config.sh", dir)
-	content, err := os.ReadFile(filepath.Join(dir, "kind.yaml"))
-	testutil.Must(t, err)
+	content := testutil.Get(os.ReadFile(filepath.Join(dir, "kind.yaml")))(t)
 	const mounts = "    extraMounts:\n"
 	client := fmt.Sprintf("      - {hostPath: %q, containerPath: %s/apicheck, readOnly: true}\n", filepath.Join(binaries(t), "apicheck"),
 		nodeBinaries)

@@ -64,8 +64,7 @@ func (c *cluster) signs(t *testing.T, held map[string]string, since string, form
 		if err != nil {
 			return err
 		}
-		token, err := tokens.Inspect(answer.Status.Token)
-		testutil.Must(t, err)
+		token := testutil.Get(tokens.Inspect(answer.Status.Token))(t)
 		for _, one := range former {
 			if token.KeyID == one {
 				return fmt.Errorf("key %s signs", one)
@@ -75,10 +74,9 @@ func (c *cluster) signs(t *testing.T, held map[string]string, since string, form
 		return nil
 	})
 	for when, token := range held {
-		review, err := c.client.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
+		review := testutil.Get(c.client.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
 			Spec: authenticationv1.TokenReviewSpec{Token: token},
-		}, metav1.CreateOptions{})
-		testutil.Must(t, err)
+		}, metav1.CreateOptions{}))(t)
 		testutil.Expect(t, review.Status.Authenticated, "after %s the token from after %s is refused: %s", since, when, review.Status.Error)
 	}
 	return key

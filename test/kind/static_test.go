@@ -104,8 +104,7 @@ func (c *cluster) undeletable(t *testing.T, namespace string) {
 func (c *cluster) killAPIServer(t *testing.T) {
 	t.Helper()
 	name := "kube-apiserver-" + c.controlPlane()
-	pod, err := c.client.CoreV1().Pods(metav1.NamespaceSystem).Get(t.Context(), name, metav1.GetOptions{})
-	testutil.Must(t, err)
+	pod := testutil.Get(c.client.CoreV1().Pods(metav1.NamespaceSystem).Get(t.Context(), name, metav1.GetOptions{}))(t)
 	before := restarts(pod)
 	c.onNode(t, "pkill", "-x", "kube-apiserver")
 	poll(t, "that kube-apiserver is back", func(ctx context.Context) error {
@@ -122,8 +121,7 @@ func (c *cluster) killAPIServer(t *testing.T) {
 // ignores fail on kind nodes.
 func (c *cluster) upgrade(t *testing.T, flags ...string) {
 	t.Helper()
-	version, err := c.client.Discovery().ServerVersion()
-	testutil.Must(t, err)
+	version := testutil.Get(c.client.Discovery().ServerVersion())(t)
 	out := c.onNode(t, append([]string{"kubeadm", "upgrade", "apply", version.GitVersion, "--yes", "--force",
 		"--ignore-preflight-errors=CreateJob,SystemVerification,CoreDNSUnsupportedPlugins,CoreDNSMigration"}, flags...)...)
 	testutil.Require(t, strings.Contains(out, "SUCCESS! A control plane node of your cluster was upgraded"), "kubeadm upgrade apply:\n%s", out)

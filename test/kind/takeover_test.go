@@ -103,13 +103,11 @@ func (c *cluster) awaitRestart(t *testing.T, name, argument string) {
 func (c *cluster) versions(t *testing.T) map[string]string {
 	t.Helper()
 	versions := map[string]string{}
-	accounts, err := c.client.CoreV1().ServiceAccounts("").List(t.Context(), metav1.ListOptions{})
-	testutil.Must(t, err)
+	accounts := testutil.Get(c.client.CoreV1().ServiceAccounts("").List(t.Context(), metav1.ListOptions{}))(t)
 	for _, account := range accounts.Items {
 		versions["serviceaccount "+account.Namespace+"/"+account.Name] = account.ResourceVersion
 	}
-	secrets, err := c.client.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
-	testutil.Must(t, err)
+	secrets := testutil.Get(c.client.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{}))(t)
 	for _, secret := range secrets.Items {
 		versions["secret "+secret.Namespace+"/"+secret.Name] = secret.ResourceVersion
 	}
@@ -119,9 +117,8 @@ func (c *cluster) versions(t *testing.T) map[string]string {
 // namespace creates a namespace.
 func (c *cluster) namespace(t *testing.T, name string) string {
 	t.Helper()
-	made, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		metav1.CreateOptions{})
-	testutil.Must(t, err)
+	made := testutil.Get(c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{}))(t)
 	return made.Name
 }
 

@@ -65,8 +65,7 @@ func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) 
 		return pod, err
 	})
 	for _, server := range servers {
-		client, err := rest.HTTPClientFor(server.config)
-		testutil.Must(t, err)
+		client := testutil.Get(rest.HTTPClientFor(server.config))(t)
 		client.Timeout = time.Second
 		for _, path := range []string{"/livez", "/readyz"} {
 			l.running.Go(func() {

@@ -209,8 +209,7 @@ func (p *rotationPage) hold(t *testing.T) {
 // apiServerStart tells one kube-apiserver from another that has taken its place.
 func (n *node) apiServerStart(t *testing.T) string {
 	t.Helper()
-	text, err := n.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	testutil.Must(t, err)
+	text := testutil.Get(n.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context()))(t)
 	return string(startTime().Find(text))
 }
 

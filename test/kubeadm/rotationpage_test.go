@@ -36,8 +36,7 @@ func openRotationPage(t *testing.T) *rotationPage {
 // readRotationPage returns the commands below each heading that has any.
 func readRotationPage(t *testing.T) map[string]string {
 	t.Helper()
-	content, err := os.ReadFile("../../docs/rotation.md")
-	testutil.Must(t, err)
+	content := testutil.Get(os.ReadFile("../../docs/rotation.md"))(t)
 	sections := map[string]string{}
 	heading, fenced := "", false
 	for line := range strings.Lines(string(content)) {
@@ -79,8 +78,7 @@ func startTime() *regexp.Regexp {
 // headerOf reads a token without verifying it.
 func headerOf(t *testing.T, token string) tokens.Token {
 	t.Helper()
-	content, err := tokens.Inspect(token)
-	testutil.Must(t, err)
+	content := testutil.Get(tokens.Inspect(token))(t)
 	return content
 }
 

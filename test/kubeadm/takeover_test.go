@@ -65,9 +65,8 @@ func weAreGone(t *testing.T, n *node) {
 // the Secret.
 func newcomer(t *testing.T, n *node) string {
 	t.Helper()
-	namespace, err := n.client.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	namespace := testutil.Get(n.client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{}))(t)
 	awaitDefaultAccount(t, n, namespace.Name)
 	pod, err := n.client.CoreV1().Pods(namespace.Name).Create(t.Context(), traffic.Pod(), metav1.CreateOptions{})
 	if err == nil {

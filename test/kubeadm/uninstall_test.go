@@ -61,8 +61,7 @@ func TestUninstall(t *testing.T) {
 // pageCommands are the blocks below a heading of a page, as far as the next part, that are to be typed.
 func pageCommands(t *testing.T, path, heading string) []string {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	testutil.Must(t, err)
+	content := testutil.Get(os.ReadFile(path))(t)
 	_, section, _ := strings.Cut(string(content), heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var blocks []string
@@ -129,23 +128,18 @@ func (n *node) another() string { return n.root + "-another" }
 // Events are left out: they go by themselves.
 func (n *node) ours(t *testing.T) []string {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf"))
-	testutil.Must(t, err)
+	config := testutil.Get(clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf")))(t)
 	config.QPS = -1
-	client, err := metadata.NewForConfig(config)
-	testutil.Must(t, err)
-	lists, err := n.client.Discovery().ServerPreferredResources()
-	testutil.Must(t, err)
+	client := testutil.Get(metadata.NewForConfig(config))(t)
+	lists := testutil.Get(n.client.Discovery().ServerPreferredResources())(t)
 	var found []string
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list"}}, lists) {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		testutil.Must(t, err)
+		version := testutil.Get(schema.ParseGroupVersion(list.GroupVersion))(t)
 		for _, resource := range list.APIResources {
 			if resource.Name == "events" {
 				continue
 			}
-			objects, err := client.Resource(version.WithResource(resource.Name)).List(t.Context(), metav1.ListOptions{})
-			testutil.Must(t, err)
+			objects := testutil.Get(client.Resource(version.WithResource(resource.Name)).List(t.Context(), metav1.ListOptions{}))(t)
 			for _, object := range objects.Items {
 				if bearsOurName(object.ObjectMeta) {
 					found = append(found, resource.Name+"/"+object.Name)

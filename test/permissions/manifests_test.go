@@ -160,8 +160,7 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 // TestRenderedAccount: the account of the rendered Deployment may do all that a process with a key ring does.
 func TestRenderedAccount(t *testing.T) {
 	w := newWorld(t)
-	root, err := filepath.Abs("../../manifests")
-	testutil.Must(t, err)
+	root := testutil.Get(filepath.Abs("../../manifests"))(t)
 	var objects []string
 	for _, file := range []string{"rendered/deployment.yaml", "chart/files/deployment-token-secrets.yaml"} {
 		data := testutil.Get(os.ReadFile(in(root, file)))(t)

@@ -107,9 +107,8 @@ func TestGrantedLater(t *testing.T) {
 
 func (w *world) start(t *testing.T, user *identity, flags ...string) *devcluster.Manager {
 	t.Helper()
-	manager, err := testcluster.Binary(t).StartManager(w.Cluster, append(flags,
-		"--kubeconfig="+user.kubeconfig, "--leader-elect=true", "--token-secrets=manual")...)
-	testutil.Must(t, err)
+	manager := testutil.Get(testcluster.Binary(t).StartManager(w.Cluster, append(flags,
+		"--kubeconfig="+user.kubeconfig, "--leader-elect=true", "--token-secrets=manual")...))(t)
 	return manager
 }
 

@@ -55,18 +55,16 @@ type issued struct {
 
 func newKeyNodes(t *testing.T, more ...string) *keyNodes {
 	t.Helper()
-	host, err := os.Hostname()
-	testutil.Must(t, err)
+	host := testutil.Get(os.Hostname())(t)
 	p := &keyNodes{first: &keyNode{name: host}, second: &keyNode{name: "cp-2"}, binary: currentBinary(t)}
 	node := p.first
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{
+	cluster := testutil.Get(devcluster.Start(t.Context(), devcluster.Options{
 		ExternalSigner: true,
 		BeforeAPIServer: func(cluster *devcluster.Cluster) error {
 			node.Cluster = cluster
 			return p.prepare(t, node)
 		},
-	})
-	testutil.Must(t, err)
+	}))(t)
 	stops(t, cluster)
 	joining := []*keyNode{p.second}
 	for _, name := range more {
@@ -235,8 +233,7 @@ func audiences() []string {
 // signs is the ID of the key that kube-apiserver signs with.
 func (n *keyNode) signs(t *testing.T) string {
 	t.Helper()
-	token, err := n.request(t.Context())
-	testutil.Must(t, err)
+	token := testutil.Get(n.request(t.Context()))(t)
 	return keyIDOf(t, token)
 }
 
@@ -262,7 +259,6 @@ func (n *keyNode) accepts(ctx context.Context, token string, audiences ...string
 
 func keyIDOf(t *testing.T, token string) string {
 	t.Helper()
-	content, err := tokens.Inspect(token)
-	testutil.Must(t, err)
+	content := testutil.Get(tokens.Inspect(token))(t)
 	return content.KeyID
 }

@@ -144,8 +144,7 @@ func (p *keyNodes) restoreSecret(t *testing.T, b backup) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	testutil.Must(t, err)
+	content := testutil.Get(os.ReadFile(path))(t)
 	return content
 }
 

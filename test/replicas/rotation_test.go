@@ -84,8 +84,7 @@ func (p *keyNodes) leak(t *testing.T, leaked, next string) {
 func (p *keyNodes) exportsSignerMetrics(t *testing.T) {
 	t.Helper()
 	for _, node := range p.nodes() {
-		text, err := node.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-		testutil.Must(t, err)
+		text := testutil.Get(node.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context()))(t)
 		for _, series := range []string{"apiserver_externaljwt_fetch_keys_success_timestamp", "apiserver_current_inflight_requests"} {
 			testutil.Expect(t, strings.Contains(string(text), "\n"+series), "%s does not export %s", node.name, series)
 		}
@@ -95,16 +94,14 @@ func (p *keyNodes) exportsSignerMetrics(t *testing.T) {
 // forged is a token that a thief of a key makes, who has a copy of the ring file.
 func (p *keyNodes) forged(t *testing.T, id string) issued {
 	t.Helper()
-	state, err := ring.At(p.first.ring()).Read()
-	testutil.Must(t, err)
+	state := testutil.Get(ring.At(p.first.ring()).Read())(t)
 	key, _ := state.Key(id)
 	account, err := p.first.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(t.Context(), "default", metav1.GetOptions{})
 	testutil.Must(t, err)
-	token, err := tokens.NewIssuer(key.Private, tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
+	token := testutil.Get(tokens.NewIssuer(key.Private, tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
 		Issuer: p.first.Issuer(), Audiences: append(audiences(), p.first.Issuer()), Lifetime: time.Hour,
 		Account: tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)},
-	})
-	testutil.Must(t, err)
+	}))(t)
 	return issued{"of a thief", token, id, true}
 }
 

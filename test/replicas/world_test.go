@@ -44,8 +44,7 @@ func stops(t *testing.T, c *devcluster.Cluster) {
 
 func client(t *testing.T, c *devcluster.Cluster) kubernetes.Interface {
 	t.Helper()
-	client, err := c.Client()
-	testutil.Must(t, err)
+	client := testutil.Get(c.Client())(t)
 	return client
 }
 
@@ -66,7 +65,6 @@ func poll(t *testing.T, what string, ok func(context.Context) error) {
 
 func currentBinary(t *testing.T) devcluster.Binary {
 	t.Helper()
-	binary, err := devcluster.FindBinary(t.Context())
-	testutil.Must(t, err)
+	binary := testutil.Get(devcluster.FindBinary(t.Context()))(t)
 	return binary
 }

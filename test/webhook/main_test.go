@@ -122,10 +122,9 @@ func controlPlane(t *testing.T) *cluster {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.cluster == nil {
-		started, err := devcluster.Start(context.Background(), devcluster.Options{APIServerFlags: map[string][]string{
+		started := testutil.Get(devcluster.Start(context.Background(), devcluster.Options{APIServerFlags: map[string][]string{
 			"enable-aggregator-routing": {"true"}, // it looks the endpoints of a Service up itself
-		}})
-		testutil.Must(t, err)
+		}}))(t)
 		shared.cluster = &cluster{Cluster: started}
 		shared.cluster.connect(t)
 	}
@@ -140,8 +139,7 @@ func (c *cluster) connect(t *testing.T) {
 	config.WarningHandler = rest.NoWarnings{} // some objects here are old-fashioned on purpose
 	transport, err := rest.HTTPClientFor(config)
 	testutil.Must(t, err)
-	c.client, err = kubernetes.NewForConfigAndClient(config, transport)
-	testutil.Must(t, err)
+	c.client = testutil.Get(kubernetes.NewForConfigAndClient(config, transport))(t)
 	c.idle = transport.CloseIdleConnections
 }
 
@@ -169,10 +167,9 @@ func ignoreNotFound(err error) error {
 // namespace makes a namespace for one test. It stays.
 func (c *cluster) namespace(t *testing.T) string {
 	t.Helper()
-	namespace, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+	namespace := testutil.Get(c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-	}, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	}, metav1.CreateOptions{}))(t)
 	return namespace.Name
 }
 
@@ -219,8 +216,7 @@ func (c *cluster) start(t *testing.T, flags ...string) *manager {
 		"--webhook-port=" + strconv.Itoa(m.port),
 		"--webhook-drain-delay=0s", // at the end of most tests nobody calls
 	}
-	m.Manager, err = binary.StartManager(c.Cluster, append(defaults, flags...)...)
-	testutil.Must(t, err)
+	m.Manager = testutil.Get(binary.StartManager(c.Cluster, append(defaults, flags...)...))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the last lines of the manager's log:\n%s", m.LogTail(40))

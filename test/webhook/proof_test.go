@@ -321,10 +321,9 @@ func (c *cluster) noAccounts(t *testing.T, namespace string) {
 	t.Helper()
 	none := corev1.ResourceList{"count/serviceaccounts": resource.MustParse("0")}
 	quotas := c.client.CoreV1().ResourceQuotas(namespace)
-	quota, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
+	quota := testutil.Get(quotas.Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "accounts"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
-	}, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	}, metav1.CreateOptions{}))(t)
 	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as its controller does
 	testutil.Get(quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}))(t)
 	t.Cleanup(func() { // or the managers of other tests would go on to try

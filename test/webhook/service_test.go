@@ -209,7 +209,7 @@ func (c *cluster) hook(t *testing.T, namespace string, patch func() string) {
 	}))
 	t.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	configuration, err := c.mutating().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
+	configuration := testutil.Get(c.mutating().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "99-injector-"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: "sidecar.injector.test", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(server.URL), CABundle: authority},
@@ -220,8 +220,7 @@ func (c *cluster) hook(t *testing.T, namespace string, patch func() string) {
 			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 			AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
 		}},
-	}, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
 		testutil.Must(t, c.mutating().Delete(context.WithoutCancel(t.Context()), configuration.Name, metav1.DeleteOptions{}))
 	})

@@ -217,8 +217,7 @@ const withoutAccount = "the Pod has no ServiceAccount"
 // restrict creates the policy for Pods, as the manifests have it, and returns once it acts.
 func (c *cluster) restrict(t *testing.T) {
 	t.Helper()
-	objects, err := manifests.PodPolicy()
-	testutil.Must(t, err)
+	objects := testutil.Get(manifests.PodPolicy())(t)
 	c.apply(t, objects)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)

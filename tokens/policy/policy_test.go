@@ -267,8 +267,7 @@ func FuzzPolicy(f *testing.F) {
 		seeds = append(seeds, odd)
 	}
 	for _, seed := range seeds {
-		encoded, err := json.Marshal(seed)
-		testutil.Must(f, err)
+		encoded := testutil.Get(json.Marshal(seed))(f)
 		f.Add(encoded)
 	}
 	policy := newPolicy(f)

@@ -42,12 +42,11 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 	for range 2 {
 		o := parse(t, "--webhook-port=0", "--secure-port=0")
 		config := &rest.Config{Host: "https://apiserver", Transport: roundTrip(fail)}
-		m, err := New(t.Context(), o, config, metrics.NewKubeRegistry(), Extras{
+		m := testutil.Get(New(t.Context(), o, config, metrics.NewKubeRegistry(), Extras{
 			OpenKeys: func(context.Context, *Host) (signing.Store, error) {
 				return keysInMemory{signing.KeyFileRing(testkeys.Parse(testkeys.P256()))}, nil
 			},
-		})
-		testutil.Must(t, err)
+		}))(t)
 		var names []string
 		for _, part := range m.parts {
 			names = append(names, part.Name)

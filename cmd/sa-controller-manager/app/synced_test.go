@@ -150,12 +150,11 @@ func TestPartsStartWhenTheirInformersHaveSynced(t *testing.T) {
 			server := &halfAPIServer{unlisted: unlisted, writes: map[string]bool{}}
 			o := parse(t, "--webhook-port=0", "--secure-port=0", "--leader-elect=false", "--token-secrets=auto",
 				"--service-account-issuer=https://issuer")
-			m, err := newManager(t.Context(), o, metrics.NewKubeRegistry(), Extras{
+			m := testutil.Get(newManager(t.Context(), o, metrics.NewKubeRegistry(), Extras{
 				OpenKeys: func(context.Context, *Host) (signing.Store, error) {
 					return keysInMemory{signing.KeyFileRing(testkeys.Parse(testkeys.P256()))}, nil
 				},
-			})
-			testutil.Must(t, err)
+			}))(t)
 			testutil.Must(t, m.use(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: server}))
 			testutil.Must(t, m.wire(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: caData}}))
 			stop := testutil.Start(t, m.Run)

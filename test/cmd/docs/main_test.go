@@ -24,8 +24,7 @@ func TestFilesAreUpToDate(t *testing.T) {
 	} {
 		var got strings.Builder
 		testutil.Must(t, run([]string{what}, &got))
-		want, err := os.ReadFile("../../../" + path)
-		testutil.Must(t, err)
+		want := testutil.Get(os.ReadFile("../../../" + path))(t)
 		testutil.Check(t, path+"; 'make update' rewrites it", string(want), got.String())
 	}
 }
@@ -34,8 +33,7 @@ func TestFilesAreUpToDate(t *testing.T) {
 func TestBlocksAreMarked(t *testing.T) {
 	t.Parallel()
 	root := "../../.."
-	index, err := os.ReadFile(filepath.Join(root, "docs", "README.md"))
-	testutil.Must(t, err)
+	index := testutil.Get(os.ReadFile(filepath.Join(root, "docs", "README.md")))(t)
 	_, section, _ := strings.Cut(string(index), "\n## How commands were tried\n")
 	var marks []string
 	for _, mark := range regexp.MustCompile("(?m)^- `(\\w+)`: ").FindAllStringSubmatch(section, -1) {
@@ -47,11 +45,9 @@ func TestBlocksAreMarked(t *testing.T) {
 		"(?:sh|bash|console|\\n *(?:sa-controller-manager|kubectl|kubeadm|docker|make|bin/\\S+) .*)\\b *(.*)$")
 	blocks := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md", "manifests/*.md"} {
-		pages, err := filepath.Glob(filepath.Join(root, pattern))
-		testutil.Must(t, err)
+		pages := testutil.Get(filepath.Glob(filepath.Join(root, pattern)))(t)
 		for _, page := range pages {
-			text, err := os.ReadFile(page)
-			testutil.Must(t, err)
+			text := testutil.Get(os.ReadFile(page))(t)
 			for _, fence := range commands.FindAllStringSubmatch(string(text), -1) {
 				if blocks++; !slices.Contains(marks, fence[1]) {
 					t.Errorf("%s: %q, want \"sh\" and one of %q", page, fence[0], marks)

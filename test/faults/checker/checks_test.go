@@ -217,15 +217,13 @@ func TestKeyRing(t *testing.T) {
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testutil.Must(t, err)
+	key := testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	return key
 }
 
 func idOf(t *testing.T, key *ecdsa.PrivateKey) string {
 	t.Helper()
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	testutil.Must(t, err)
+	der := testutil.Get(x509.MarshalPKIXPublicKey(key.Public()))(t)
 	return KeyIDOf(der)
 }
 
@@ -233,8 +231,7 @@ func idOf(t *testing.T, key *ecdsa.PrivateKey) string {
 // says.
 func signedBy(t *testing.T, key *ecdsa.PrivateKey, algorithm, id string) string {
 	t.Helper()
-	header, err := json.Marshal(map[string]string{"alg": algorithm, "kid": id})
-	testutil.Must(t, err)
+	header := testutil.Get(json.Marshal(map[string]string{"alg": algorithm, "kid": id}))(t)
 	signed := base64.RawURLEncoding.EncodeToString(header) + ".e30"
 	r, s, err := ecdsa.Sign(rand.Reader, key, hashed(crypto.SHA256, signed))
 	testutil.Must(t, err)

@@ -64,8 +64,7 @@ func (c *Canary) AddTokens(tokens []string) {
 // AddKeyFile records the private key in a file.
 func (c *Canary) AddKeyFile(t *testing.T, path string) {
 	t.Helper()
-	pem, err := os.ReadFile(path)
-	testutil.Must(t, err)
+	pem := testutil.Get(os.ReadFile(path))(t)
 	c.AddKey(pem)
 }
 

@@ -137,10 +137,9 @@ func New(t *testing.T, options devcluster.Options) *ControlPlane {
 // Namespace creates a namespace for one test.
 func (c *ControlPlane) Namespace(t *testing.T) string {
 	t.Helper()
-	namespace, err := c.API.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+	namespace := testutil.Get(c.API.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-	}, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	}, metav1.CreateOptions{}))(t)
 	c.purgeLater(namespace.Name)
 	return namespace.Name
 }

@@ -38,8 +38,6 @@ type Operator struct {
 	// cluster's issuer if that answers. If it is nil, none is asked.
 	ReadIssuer func(ctx context.Context, issuer string) ([]signing.PublicKey, error)
 	Issuers    []string
-	// Fills returns the token controller that fills Secrets, by the key that it signs with (package kcm).
-	Fills func(ctx context.Context) (map[string]string, error)
 	// Progress is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)

@@ -64,7 +64,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	}
 	uses, err := o.Cluster.Uses(ctx, state.Ring())
 	servers, serversErr := o.Cluster.SigningKeyIDs(ctx)
-	fills, fillsErr := o.Fills(ctx)
+	fills, fillsErr := o.fills(ctx)
 	if err := errors.Join(err, serversErr, fillsErr); err != nil {
 		return nil, err
 	}

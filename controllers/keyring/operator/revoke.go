@@ -42,9 +42,17 @@ type RevokeOptions struct {
 }
 
 // Revoke has nothing accept keys any more, whatever needs them, and returns nil when no kube-apiserver of a known
-// host does. The revocation is published first, so that a file that cannot be written keeps it from nobody; then
-// the ring file of this host is changed, as far as it is the newest. The notes say what is left to do.
+// host does and no token controller signs with one. The revocation is published first, so that a file that cannot be
+// written keeps it from nobody; then the ring file of this host is changed, as far as it is the newest. The notes say
+// what is left to do.
 func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []string, err error) {
+	if notes, err = o.revoke(ctx, options); len(notes) == 0 && err != nil {
+		return notes, err // nothing was revoked
+	}
+	return notes, errors.Join(err, o.fillsWithRevoked(ctx))
+}
+
+func (o *Operator) revoke(ctx context.Context, options RevokeOptions) (notes []string, err error) {
 	var published consistency.Published
 	var fetchErr, unclear error
 	if o.Cluster != nil {

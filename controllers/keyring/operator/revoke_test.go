@@ -116,6 +116,14 @@ func TestRevokeIncomplete(t *testing.T) {
 			},
 			options: RevokeOptions{Active: true}, want: "too long", leaves: rsaID,
 		},
+		"kube-controller-manager signs with it": {
+			reason: "it follows no published ring",
+			change: func(t *testing.T, w *world) {
+				w.kube.PrependWatchReactor("secrets", filling(t, w.kube.Clientset, "kube-controller-manager", testkeys.RSA2048()))
+			},
+			options: RevokeOptions{IDs: []string{rsaID}}, leaves: p256ID,
+			want: "kube-controller-manager signs the tokens of Secrets with key " + rsaID + ", which is revoked",
+		},
 		"an unreadable file": {
 			reason: "the error said that no key signs",
 			change: func(t *testing.T, w *world) {

@@ -4,7 +4,6 @@
 package operator
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,8 +50,6 @@ type world struct {
 	jwks *string
 	// signer is what it signs bound tokens with.
 	signer []byte
-	// fills is who signs the tokens of Secrets, by key ID.
-	fills map[string]string
 }
 
 func newWorld(t *testing.T, secrets ...runtime.Object) *world {
@@ -67,10 +64,10 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 		Progress: func(string, time.Duration) {},
 		File:     ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock, Host: "cp-1",
 		Cluster: &Cluster{Client: w.kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
-		Fills:   func(context.Context) (map[string]string, error) { return w.fills, nil },
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)
+	w.kube.PrependWatchReactor("secrets", filling(t, w.kube.Clientset, "", nil))
 	pair := testkeys.Parse(testkeys.RSA2048())
 	w.accepts = []string{pair.Public().ID, p256ID}
 	testutil.Must(t, w.File.Init(pair, nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), w.clock.Now()))

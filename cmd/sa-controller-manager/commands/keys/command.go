@@ -18,7 +18,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/consistency"
-	"sa-controller-manager/controllers/keyring/kcm"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ring"
@@ -142,7 +141,6 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 		return nil, err
 	}
 	op.Cluster = &operator.Cluster{Client: client, Issuer: o.issuer, Namespace: metav1.NamespaceSystem, Account: "default"}
-	op.Fills = kcm.Signer(op)
 	dial := func(url string) (kubernetes.Interface, error) {
 		connection := o.connection
 		connection.Master = url

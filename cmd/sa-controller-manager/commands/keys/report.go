@@ -20,7 +20,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
-	"sa-controller-manager/controllers/keyring/kcm"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
@@ -115,7 +114,7 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	if err != nil {
 		return err
 	}
-	r.Findings = append(r.Findings, kcm.Findings(uses, revoked)...)
+	r.Findings = append(r.Findings, operator.HeldFindings(uses, revoked)...)
 	for i := range r.Keys {
 		key := &r.Keys[i]
 		key.Secrets = new(uses[key.ID])

@@ -1,14 +1,11 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kcm finds out which key the token controller signs the tokens of Secrets with, which kube-controller-manager may do
-// with a key of its own. That reads its key file at its start, so what it has written says more than the file.
-package kcm
+package operator
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/controllers/keyring/consistency"
-	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing/ring"
@@ -37,50 +33,46 @@ const fillTimeout = 20 * time.Second
 // kubeControllerManager is its field manager and its Lease, which stays when it is down.
 const kubeControllerManager = "kube-controller-manager"
 
-// Signer returns the token controller that leads, by the key that it signs with, for operator.Operator. A dry run asks nobody,
-// because a Secret is made. If kube-controller-manager does not answer, an error says so.
-func Signer(o *operator.Operator) func(ctx context.Context) (map[string]string, error) {
-	return func(ctx context.Context) (map[string]string, error) {
-		if o.Cluster == nil || o.File.IsDryRun() {
-			return nil, nil
-		}
-		o.Progress("which key a token controller signs the token of a Secret with", fillTimeout)
-		keyID, name, err := ask(ctx, o.Cluster.Client, o.Cluster.Namespace, o.Cluster.Account)
-		if err != nil || name != "" {
-			return map[string]string{keyID: name}, err
-		}
-		_, err = o.Cluster.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, kubeControllerManager, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err): // there is no other token controller
-			err = nil
-		case err == nil:
-			err = ring.Refuse(fmt.Sprintf("no token controller has filled a Secret within %s, and %s may sign the tokens of Secrets with a key "+
-				"of its own", fillTimeout, kubeControllerManager), "run the command again once it does")
-		}
-		return nil, err
+// fills returns the token controller that leads, by the key that it signs the tokens of Secrets with. kube-controller-manager
+// may do that with a key of its own: it reads its key file at its start, so what it has written says more than the file. A dry
+// run asks nobody, because a Secret is made. If kube-controller-manager does not answer, an error says so.
+func (o *Operator) fills(ctx context.Context) (map[string]string, error) {
+	if o.Cluster == nil || o.File.IsDryRun() {
+		return nil, nil
 	}
+	o.Progress("which key a token controller signs the token of a Secret with", fillTimeout)
+	keyID, name, err := ask(ctx, o.Cluster.Client, o.Cluster.Namespace, o.Cluster.Account)
+	if err != nil || name != "" {
+		return map[string]string{keyID: name}, err
+	}
+	_, err = o.Cluster.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, kubeControllerManager, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err): // there is no other token controller
+		err = nil
+	case err == nil:
+		err = ring.Refuse(fmt.Sprintf("no token controller has filled a Secret within %s, and %s may sign the tokens of Secrets with a key "+
+			"of its own", fillTimeout, kubeControllerManager), "run the command again once it does")
+	}
+	return nil, err
 }
 
-// Revoke is that of the operator. It returns an error, too, if the token controller that leads signs with a revoked key: ours
-// follows the published rings, and kube-controller-manager the key file that it had at its start.
-func Revoke(ctx context.Context, o *operator.Operator, options operator.RevokeOptions) (notes []string, err error) {
-	if notes, err = o.Revoke(ctx, options); len(notes) == 0 && err != nil {
-		return notes, err // nothing was revoked
-	}
-	signers, failed := Signer(o)(ctx)
+// fillsWithRevoked returns an error if the token controller that leads signs with a revoked key: ours follows the published
+// rings, and kube-controller-manager the key file that it had at its start.
+func (o *Operator) fillsWithRevoked(ctx context.Context) error {
+	signers, err := o.fills(ctx)
 	for keyID, name := range signers {
 		published, unknown := consistency.Fetch(ctx, o.Cluster.Client)
-		failed = cmp.Or(failed, unknown)
+		err = cmp.Or(err, unknown)
 		if published.RevokedID(keyID) && !strings.HasPrefix(name, meta.FieldManager) {
-			failed = ring.Refuse(fmt.Sprintf("%s signs the tokens of Secrets with key %s, which is revoked", name, keyID),
+			err = ring.Refuse(fmt.Sprintf("%s signs the tokens of Secrets with key %s, which is revoked", name, keyID),
 				"give it another key there and on each other host (keys export --kubeadm), restart it, and run the command again")
 		}
 	}
-	return notes, errors.Join(err, failed)
+	return err
 }
 
-// Findings are about the token Secrets of revoked keys, which uses counts by key ID: only we fill them again by ourselves.
-func Findings(uses map[string]int, revoked ring.Revocations) (findings []check.Finding) {
+// HeldFindings are about the token Secrets of revoked keys, which uses counts by key ID: only we fill them again by ourselves.
+func HeldFindings(uses map[string]int, revoked ring.Revocations) (findings []check.Finding) {
 	for _, gone := range revoked {
 		if count := uses[gone.ID]; count > 0 {
 			findings = append(findings, check.Key(check.RevokedHeld, check.KeyArgs{Key: gone.ID, Why: strconv.Itoa(count)}).Finding)

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kcm
+package operator
 
 import (
 	"errors"
@@ -18,7 +18,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
-	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
@@ -27,8 +26,7 @@ import (
 // TestAsk: whatever the answer is, no Secret is left, unless that is said.
 func TestAsk(t *testing.T) {
 	t.Parallel()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"}}
-	lease.Spec.HolderIdentity = new("cp-2_b2b6")
+	lease := kcmLease()
 	fails := func(verb string) func(*fake.Clientset) {
 		return func(client *fake.Clientset) {
 			client.PrependReactor(verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
@@ -36,7 +34,7 @@ func TestAsk(t *testing.T) {
 	}
 	leaves := func(client *fake.Clientset) { // a command that is killed deletes nothing
 		killed := fake.NewClientset()
-		killed.PrependWatchReactor("secrets", filling(t, killed, "kube-controller-manager"))
+		killed.PrependWatchReactor("secrets", filling(t, killed, "kube-controller-manager", testkeys.P256()))
 		fails("delete")(killed)
 		_, _, _ = ask(t.Context(), killed, "kube-system", "default")
 		left, err := killed.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})
@@ -64,7 +62,7 @@ func TestAsk(t *testing.T) {
 			if tc.lease != nil {
 				client = fake.NewClientset(tc.lease)
 			}
-			client.PrependWatchReactor("secrets", filling(t, client, tc.by))
+			client.PrependWatchReactor("secrets", filling(t, client, tc.by, testkeys.P256()))
 			if tc.change != nil {
 				tc.change(client)
 			}
@@ -82,11 +80,18 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// kcmLease is that of the kube-controller-manager that leads.
+func kcmLease() *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"}}
+	lease.Spec.HolderIdentity = new("cp-2_b2b6")
+	return lease
+}
+
 // anotherCommand, in place of a token controller, deletes the Secret.
 const anotherCommand = "another command"
 
 // filling has a token controller fill the Secret that is watched. Without one the watch ends.
-func filling(t *testing.T, client *fake.Clientset, by string) clienttesting.WatchReactionFunc {
+func filling(t *testing.T, client *fake.Clientset, by string, key []byte) clienttesting.WatchReactionFunc {
 	return func(action clienttesting.Action) (bool, watch.Interface, error) {
 		if by == "" {
 			return true, watch.NewEmptyWatch(), nil
@@ -103,7 +108,7 @@ func filling(t *testing.T, client *fake.Clientset, by string) clienttesting.Watc
 		}
 		secret := object.(*corev1.Secret).DeepCopy()
 		secret.Data = map[string][]byte{
-			corev1.ServiceAccountTokenKey: []byte(controllertest.Token(t, testkeys.P256(), controllertest.UID, "mine")),
+			corev1.ServiceAccountTokenKey: []byte(controllertest.Token(t, key, controllertest.UID, "mine")),
 		}
 		testutil.Must(t, client.Tracker().Update(resource, secret, namespace, metav1.UpdateOptions{FieldManager: by}))
 		return true, watching, nil
@@ -113,24 +118,22 @@ func filling(t *testing.T, client *fake.Clientset, by string) clienttesting.Watc
 // TestNobodyAnswers: that no token controller fills the Secret says nothing about one that is known.
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"}}
-	lease.Spec.HolderIdentity = new("cp-2_b2b6")
 	for name, tc := range map[string]struct {
 		objects []runtime.Object
 		want    string
 	}{
 		"NeverThere": {},
-		"Down":       {[]runtime.Object{lease}, "and kube-controller-manager may sign the tokens of Secrets with a key of its own"},
+		"Down":       {[]runtime.Object{kcmLease()}, "and kube-controller-manager may sign the tokens of Secrets with a key of its own"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := fake.NewClientset(tc.objects...)
-			client.PrependWatchReactor("secrets", filling(t, client, ""))
-			o := &operator.Operator{
+			client.PrependWatchReactor("secrets", filling(t, client, "", nil))
+			o := &Operator{
 				File: ring.At(t.TempDir() + "/ring.json"), Progress: func(string, time.Duration) {},
-				Cluster: &operator.Cluster{Client: client, Namespace: "kube-system", Account: "default"},
+				Cluster: &Cluster{Client: client, Namespace: "kube-system", Account: "default"},
 			}
-			signers, err := Signer(o)(t.Context())
+			signers, err := o.fills(t.Context())
 			if len(signers) > 0 || (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, %v; want %q", signers, err, tc.want)
 			}

@@ -15,8 +15,8 @@ import (
 	"sa-controller-manager/controllers/keypublisher"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/reissue"
-	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/controllers/keyring/ring"
 )
 
 // extras are the parts that others use, in the order of the table; nil if the flags disable them.

@@ -39,13 +39,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/apiservers"
-	"sa-controller-manager/signing/ring"
 )
 
 // HostName is the name of this host, as kube-apiserver there has it: the hostname or, in a Pod that has one of its own, that

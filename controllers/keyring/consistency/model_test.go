@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 const (

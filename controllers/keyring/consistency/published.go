@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 // MayWithdraw returns a *ring.Refusal if a next key has signed on some host: there are tokens of it. A

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 // File is the ring file of a host, as it was just read.

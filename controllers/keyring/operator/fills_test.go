@@ -18,8 +18,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 

@@ -12,9 +12,9 @@ import (
 	"slices"
 
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 // Init makes a ring where no host has one. What was revoked there does not come back. next comes after active.

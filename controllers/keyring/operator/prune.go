@@ -9,8 +9,8 @@ import (
 	"errors"
 
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
-	"sa-controller-manager/signing/ring"
 )
 
 // Pruned is the outcome for one key.

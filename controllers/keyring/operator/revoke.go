@@ -16,9 +16,9 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
-	"sa-controller-manager/signing/ring"
 )
 
 const (

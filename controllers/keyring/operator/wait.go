@@ -15,8 +15,8 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/ring"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
-	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/controllers/keyring/ring"
 )
 
 const description = `Make, show and rotate a key ring: the signing key, the one that comes next and the

@@ -15,11 +15,11 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/publish"
 	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/ring"
 )
 
 const jwksDescription = `Print the keys that tokens are verified with as a JSON Web Key Set (RFC 7517), for

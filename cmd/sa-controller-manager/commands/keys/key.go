@@ -18,10 +18,10 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/tokens"
 )
 

@@ -21,10 +21,10 @@ import (
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 // Report describes a key ring, for people and programs.

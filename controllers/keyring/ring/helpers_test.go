@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 var (

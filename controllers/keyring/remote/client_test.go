@@ -22,8 +22,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
+	"sa-controller-manager/controllers/keyring/remote"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )

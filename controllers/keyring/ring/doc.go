@@ -3,7 +3,7 @@
 
 // Package ring is the key ring: a State says which keys there are, which one signs and what may happen to
 // them next, and a File keeps it. It is the home of the rules what a rotation may do to a key
-// (transitions.go), which ring is newer (state.go), and what a ring file may have in it (validate.go).
+// (transitions.go), which ring follows which (file.go), and what a ring file may have in it (validate.go).
 // Whether a rotation may happen now is asked of the other hosts, by package keyring/consistency, and of
 // kube-apiserver, by package keyring/operator.
 //

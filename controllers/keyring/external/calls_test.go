@@ -19,9 +19,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
+	"sa-controller-manager/controllers/keyring/external"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/external"
 	"sa-controller-manager/signing/signertest"
 )
 

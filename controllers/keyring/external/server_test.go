@@ -17,9 +17,9 @@ import (
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/controllers/keyring/external"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/external"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )

@@ -16,8 +16,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 // maxKeys bounds the walk: with four keys every relation between the previous, the new and some

@@ -15,9 +15,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
+	"sa-controller-manager/controllers/keyring/external"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/external"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens/policy"

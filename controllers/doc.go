@@ -25,7 +25,7 @@
 //
 //   - keyring/reissue owns the Secrets that it makes to replace others until they are
 //     referenced, and the first entry of a ServiceAccount's secrets list.
-//   - keyring/consistency, on every replica, owns the lines of Secret
+//   - keyring/hosts, on every replica, owns the lines of Secret
 //     kube-system/sa-controller-manager-key-ring.
 //   - keyring/operator changes the key ring file, for the commands, which write to that Secret too.
 //   - keypublisher writes no object of the cluster. It keeps the published keys of the issuer,

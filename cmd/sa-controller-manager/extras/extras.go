@@ -13,7 +13,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/keypublisher"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/controllers/keyring/remote"
 	"sa-controller-manager/controllers/keyring/ring"
@@ -23,10 +23,10 @@ import (
 type extras struct {
 	*app.Host
 
-	store       *ring.Store
-	signers     *remote.Client
-	consistency *consistency.Controller
-	publisher   *keypublisher.Publisher
+	store     *ring.Store
+	signers   *remote.Client
+	hosts     *hosts.Controller
+	publisher *keypublisher.Publisher
 }
 
 // New returns the extras that o enables.

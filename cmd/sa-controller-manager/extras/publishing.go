@@ -25,8 +25,8 @@ func (e *extras) buildPublisher(p *app.Part) error {
 		Metrics:     keypublisher.NewMetrics(e.Registry.MustRegister),
 		Loops:       e.Loops,
 		Passed: func() {
-			if e.consistency != nil {
-				e.consistency.RingChanged()
+			if e.hosts != nil {
+				e.hosts.RingChanged()
 			}
 		},
 	})

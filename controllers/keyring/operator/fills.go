@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/meta"
@@ -61,7 +61,7 @@ func (o *Operator) fills(ctx context.Context) (map[string]string, error) {
 func (o *Operator) fillsWithRevoked(ctx context.Context) error {
 	signers, err := o.fills(ctx)
 	for keyID, name := range signers {
-		published, unknown := consistency.Fetch(ctx, o.Cluster.Client)
+		published, unknown := hosts.Fetch(ctx, o.Cluster.Client)
 		err = cmp.Or(err, unknown)
 		if published.RevokedID(keyID) && !strings.HasPrefix(name, meta.FieldManager) {
 			err = ring.Refuse(fmt.Sprintf("%s signs the tokens of Secrets with key %s, which is revoked", name, keyID),

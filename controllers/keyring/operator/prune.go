@@ -8,7 +8,7 @@ import (
 	"context"
 	"errors"
 
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
 )
@@ -68,7 +68,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if err := errors.Join(err, serversErr, fillsErr); err != nil {
 		return nil, err
 	}
-	follow := func(p *consistency.Published) error {
+	follow := func(p *hosts.Published) error {
 		p.Follow(state, func(id string) bool { return p.Signer(id, without...) != "" || servers[id] != "" }, true, o.Clock.Now())
 		published = *p
 		return nil

@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/signing/published"
 )
@@ -94,7 +94,7 @@ func notAccepted(key ring.Key, err error) error {
 
 // cached returns a *ring.Refusal while a cache may have a copy of the key set without the next key. Issuers
 // are read once every host has published the key for long enough.
-func (o *Operator) cached(ctx context.Context, rings consistency.Published, state ring.State, without []string) error {
+func (o *Operator) cached(ctx context.Context, rings hosts.Published, state ring.State, without []string) error {
 	if err := rings.Cached(state, without, o.Policy.CacheAge, o.Clock.Now()); err != nil || o.ReadIssuer == nil {
 		return err
 	}

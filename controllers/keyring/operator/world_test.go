@@ -21,7 +21,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/controllertest"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -103,7 +103,7 @@ func copyFile(from, to *ring.File) error {
 func (w *world) show(host string, since time.Duration) {
 	w.t.Helper()
 	state := w.state()
-	entry := consistency.EntryOf(state)
+	entry := hosts.EntryOf(state)
 	entry.Host, entry.Signer = host, true
 	entry.SignsWith, entry.ShowsNext, entry.NextSeconds = state.Active().ID, true, int64(since.Seconds())
 	for _, key := range state.Keys {
@@ -111,19 +111,19 @@ func (w *world) show(host string, since time.Duration) {
 			entry.Signs = append(entry.Signs, key.ID)
 		}
 	}
-	w.edit(func(p *consistency.Published) {
-		p.Entries = append(slices.DeleteFunc(p.Entries, func(entry consistency.Entry) bool { return entry.Host == host }), entry)
+	w.edit(func(p *hosts.Published) {
+		p.Entries = append(slices.DeleteFunc(p.Entries, func(entry hosts.Entry) bool { return entry.Host == host }), entry)
 	})
 }
 
-func (w *world) edit(change func(p *consistency.Published)) {
+func (w *world) edit(change func(p *hosts.Published)) {
 	w.t.Helper()
-	w.must(consistency.Edit(w.t.Context(), w.kube, func(p *consistency.Published) error { change(p); return nil }))
+	w.must(hosts.Edit(w.t.Context(), w.kube, func(p *hosts.Published) error { change(p); return nil }))
 }
 
-func (w *world) published() consistency.Published {
+func (w *world) published() hosts.Published {
 	w.t.Helper()
-	p, err := consistency.Fetch(w.t.Context(), w.kube)
+	p, err := hosts.Fetch(w.t.Context(), w.kube)
 	w.must(err)
 	return p
 }

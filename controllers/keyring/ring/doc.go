@@ -4,7 +4,7 @@
 // Package ring is the key ring: a State says which keys there are, which one signs and what may happen to
 // them next, and a File keeps it. It is the home of the rules what a rotation may do to a key
 // (transitions.go), which ring follows which (file.go), and what a ring file may have in it (validate.go).
-// Whether a rotation may happen now is asked of the other hosts, by package keyring/consistency, and of
+// Whether a rotation may happen now is asked of the other hosts, by package keyring/hosts, and of
 // kube-apiserver, by package keyring/operator.
 //
 // One key is always ahead: the next key verifies and is published long before it signs. Rotate makes it

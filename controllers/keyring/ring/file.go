@@ -240,9 +240,9 @@ func follows(last *State, next State) error {
 
 // Store is the signing.Store of a ring file.
 type Store struct {
-	file   *reload.File[State]
-	sign   signing.RemoteSign
-	orders atomic.Pointer[Orders] // nil before the first call of Obey
+	file    *reload.File[State]
+	sign    signing.RemoteSign
+	desired atomic.Pointer[Desired] // nil before the first call of Apply
 
 	calls   sync.Mutex // held during calls of changed and refused
 	changed func(*signing.Ring)
@@ -272,11 +272,11 @@ func Open(path string, sign signing.RemoteSign, options reload.Options) (*Store,
 	return &Store{file: file, sign: sign, changed: func(*signing.Ring) {}}, nil
 }
 
-// Obey changes the ring of Load as other rings want it, and returns when Watch has reported it.
-func (s *Store) Obey(orders Orders) {
+// Apply changes the ring of Load as other rings want it, and returns when Watch has reported it.
+func (s *Store) Apply(desired Desired) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	s.orders.Store(&orders)
+	s.desired.Store(&desired)
 	s.changed(s.Load())
 }
 
@@ -288,8 +288,8 @@ func (s *Store) Read() (State, error) { return At(s.file.Path()).Signing(s.sign)
 
 // Load implements signing.Store.
 func (s *Store) Load() *signing.Ring {
-	if orders := s.orders.Load(); orders != nil {
-		return s.State().Obeying(*orders)
+	if desired := s.desired.Load(); desired != nil {
+		return s.State().Apply(*desired)
 	}
 	return s.State().Ring()
 }
@@ -302,7 +302,7 @@ func (s *Store) Watch(ctx context.Context, changed func(*signing.Ring), refused 
 		call()
 	}
 	serially(func() {
-		if s.changed = changed; s.orders.Load() != nil { // Obey came first
+		if s.changed = changed; s.desired.Load() != nil { // Apply came first
 			changed(s.Load())
 		}
 	})

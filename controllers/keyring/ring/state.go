@@ -128,25 +128,25 @@ func (s State) ring() *signing.Ring {
 	return signing.NewRing(keys...).Without(removed)
 }
 
-// Orders are what the rings of other hosts decide about this one.
-type Orders struct {
+// Desired is what the rings of other hosts decide about this one.
+type Desired struct {
 	// Active is the active key of the newest ring, "" if that is this one.
 	Active string
 	// Revoked are the keys that any host has revoked.
 	Revoked Revocations
 }
 
-// Obeying returns the keys of the ring as other rings want them: without revoked ones, and with the next
-// key active if it is that in the newest ring. Nothing is added, so the worst that forged orders do is to
-// use a key too early, or none.
-func (s State) Obeying(orders Orders) *signing.Ring {
-	obeying := s.Clone()
-	obeying.Revoked = Union(s.Revoked, orders.Revoked)
-	obeying = obeying.Effective()
-	if next, ok := obeying.Next(); ok && next.ID == orders.Active {
-		obeying.promote(next.ID, next.PublishedAt)
+// Apply returns the keys of the ring as other rings want them: without revoked ones, and with the next
+// key active if it is that in the newest ring. It only promotes and removes, so the worst that a forged
+// Desired does is to use a key too early, or none.
+func (s State) Apply(desired Desired) *signing.Ring {
+	applied := s.Clone()
+	applied.Revoked = Union(s.Revoked, desired.Revoked)
+	applied = applied.Effective()
+	if next, ok := applied.Next(); ok && next.ID == desired.Active {
+		applied.promote(next.ID, next.PublishedAt)
 	}
-	return obeying.ring()
+	return applied.ring()
 }
 
 // Effective returns the ring without the revoked keys. If the active one is among them, the next key is

@@ -103,7 +103,7 @@ func TestWatch(t *testing.T) {
 	if got := f.Status().Detail; got != "generation 4" {
 		t.Errorf("the status is %q", got)
 	}
-	f.Obey(Orders{Active: testkeys.Parse(testkeys.P521()).ID()})
+	f.Apply(Desired{Active: testkeys.Parse(testkeys.P521()).ID()})
 	f.expect(t, "+4")
 	if got := f.Load().ActiveID(); got != testkeys.Parse(testkeys.P521()).ID() {
 		t.Errorf("%s signs, although another ring has the next key active", got)

@@ -179,7 +179,7 @@ func TestAcceptOlderSigns(t *testing.T) {
 
 func second2(_ ring.State, err error) error { return err }
 
-// TestObeying: a late host follows with its own next key, and obeys every revocation.
+// TestApply: a late host follows with its own next key, and applies every revocation.
 // TestHistory: what every host publishes is bounded, and a copy that is not too old is known.
 func TestHistory(t *testing.T) {
 	t.Parallel()
@@ -202,7 +202,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-func TestObeying(t *testing.T) {
+func TestApply(t *testing.T) {
 	t.Parallel()
 	state := must(t)(ring.New(newKey(0), nil, new(newKey(1)), epoch))
 	gone := func(ids ...string) (removed []ring.Removed) {
@@ -212,26 +212,26 @@ func TestObeying(t *testing.T) {
 		return removed
 	}
 	for name, tc := range map[string]struct {
-		orders ring.Orders
-		want   string
+		desired ring.Desired
+		want    string
 	}{
-		"nothing":                {ring.Orders{}, "key-0 active, key-1 next"},
-		"the next one signs":     {ring.Orders{Active: "key-1"}, "key-1 active, key-0 retired"},
-		"a key that is not here": {ring.Orders{Active: "key-7"}, "key-0 active, key-1 next"},
-		"the active is revoked":  {ring.Orders{Revoked: gone("key-0")}, "key-1 active"},
-		"the next is revoked":    {ring.Orders{Revoked: gone("key-1")}, "key-0 active"},
-		"both":                   {ring.Orders{Active: "key-1", Revoked: gone("key-0", "key-1")}, ""},
+		"nothing":                {ring.Desired{}, "key-0 active, key-1 next"},
+		"the next one signs":     {ring.Desired{Active: "key-1"}, "key-1 active, key-0 retired"},
+		"a key that is not here": {ring.Desired{Active: "key-7"}, "key-0 active, key-1 next"},
+		"the active is revoked":  {ring.Desired{Revoked: gone("key-0")}, "key-1 active"},
+		"the next is revoked":    {ring.Desired{Revoked: gone("key-1")}, "key-0 active"},
+		"both":                   {ring.Desired{Active: "key-1", Revoked: gone("key-0", "key-1")}, ""},
 	} {
 		var got []string
-		obeying := state.Obeying(tc.orders)
-		for _, key := range obeying.All() {
+		applied := state.Apply(tc.desired)
+		for _, key := range applied.All() {
 			got = append(got, key.ID+" "+string(key.Role))
 		}
 		if text := strings.Join(got, ", "); text != tc.want {
 			t.Errorf("%s: %s, want %s", name, text, tc.want)
 		}
-		for _, revoked := range tc.orders.Revoked {
-			if !obeying.KeySet().Revoked(revoked.Digest) || obeying.KeySet().Revoked("key-7") {
+		for _, revoked := range tc.desired.Revoked {
+			if !applied.KeySet().Revoked(revoked.Digest) || applied.KeySet().Revoked("key-7") {
 				t.Errorf("%s: it does not say what was revoked", name)
 			}
 		}

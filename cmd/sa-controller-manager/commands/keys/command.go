@@ -17,7 +17,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/controllers/keyring/remote"
 	"sa-controller-manager/controllers/keyring/ring"
@@ -119,7 +119,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 		}
 	}
 	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
-	host, err := consistency.HostName()
+	host, err := hosts.HostName()
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
@@ -96,11 +96,11 @@ var notAsked = check.Fact{
 // ask adds what the cluster says.
 func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State, unreadable error) error {
 	cluster := o.Cluster
-	rings, err := consistency.Refresh(ctx, cluster.Client, false)
+	rings, err := hosts.Refresh(ctx, cluster.Client, false)
 	if err != nil {
 		return errors.Join(unreadable, err)
 	}
-	stands := consistency.Stand(consistency.File{Host: o.Host, State: state, Err: unreadable}, rings)
+	stands := hosts.Stand(hosts.File{Host: o.Host, State: state, Err: unreadable}, rings)
 	if _, used := stands.Fallen(); unreadable != nil && !used {
 		return unreadable
 	}

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package consistency compares the key rings of the hosts. Each host has a key ring file of its own, and a
+// Package hosts compares the key rings of the hosts. Each host has a key ring file of its own, and a
 // rotation changes one after the other.
 //
 // The rule "may this key sign" has its home in signing.Guard. This package adds what the published rings
@@ -16,7 +16,7 @@
 // A host that has published an entry counts until it is forgotten, and so does a kube-apiserver that was once
 // seen: no clock decides. An entry keeps the newest ring that the host has used, so that an older file is
 // noticed.
-package consistency
+package hosts
 
 import (
 	"cmp"
@@ -72,8 +72,8 @@ type Config struct {
 	Away func(ring.Key) (reason string, lasted time.Duration)
 	// Shown, if not nil, reports whether every directory of --publish-keys has a key.
 	Shown func(id string) bool
-	// Obey has the ring follow the other ones.
-	Obey func(ring.Orders)
+	// Apply changes the ring in use as the other ones want it.
+	Apply func(ring.Desired)
 	// Compared, if not nil, is called after each comparison of the rings. It must not block.
 	Compared func()
 	// Host is the name of this host, as kube-apiserver on it would write it into its identity Lease, and Writer
@@ -104,7 +104,7 @@ type Controller struct {
 	next    string        // the next key that is shown,
 	shown   time.Duration // for how long before since
 	since   time.Time
-	orders  ring.Orders
+	desired ring.Desired
 	// entry is that of this host as it was seen last, when it was another one before, and wrote when this process
 	// has written it.
 	entry   string
@@ -184,7 +184,7 @@ func (c *Controller) sync(ctx context.Context, _ string) error {
 	var err error
 	if !foreign {
 		err = c.publish(ctx, file, &published)
-		c.obey(ctx, published.Orders(c.State()))
+		c.apply(ctx, published.Desired(c.State()))
 	}
 	file.SignsWith = c.SignsWith()
 	stands := Stand(file, published)
@@ -244,14 +244,14 @@ func AcceptedRevoked(ctx context.Context, server string, client kubernetes.Inter
 	return facts, nil
 }
 
-func (c *Controller) obey(ctx context.Context, orders ring.Orders) {
-	orders.Revoked = ring.Union(orders.Revoked, c.orders.Revoked) // the Secret may have been deleted
-	if orders.Active == c.orders.Active && slices.Equal(orders.Revoked, c.orders.Revoked) {
+func (c *Controller) apply(ctx context.Context, desired ring.Desired) {
+	desired.Revoked = ring.Union(desired.Revoked, c.desired.Revoked) // the Secret may have been deleted
+	if desired.Active == c.desired.Active && slices.Equal(desired.Revoked, c.desired.Revoked) {
 		return
 	}
-	c.orders = orders
-	c.Obey(orders)
-	klog.FromContext(ctx).Info("Followed the published key rings", "active", orders.Active, "revoked", len(orders.Revoked))
+	c.desired = desired
+	c.Apply(desired)
+	klog.FromContext(ctx).Info("Followed the published key rings", "active", desired.Active, "revoked", len(desired.Revoked))
 }
 
 // report shows the worst fact about the ring of this host, or that there is none, once.
@@ -273,7 +273,7 @@ func (c *Controller) report(ctx context.Context, before, stands *Standing) {
 func (c *Controller) publish(ctx context.Context, file File, published *Published) error {
 	now := time.Now().UTC().Truncate(time.Second)
 	update := func(p *Published) (changed bool) {
-		changed = p.Revoke(slices.Concat(file.State.Revoked, c.State().Revoked, c.orders.Revoked))
+		changed = p.Revoke(slices.Concat(file.State.Revoked, c.State().Revoked, c.desired.Revoked))
 		present, known := p.Entry(c.Host)
 		if !c.writes(present, known) {
 			return changed

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package consistency
+package hosts
 
 import (
 	"bytes"
@@ -196,16 +196,16 @@ func (p Published) APIServers() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(p.Hosts)), func(name string) bool { return !p.Hosts[name].APIServer })
 }
 
-// Orders are what the ring of a host is to obey. A host counts until it is forgotten: what it has active every host
+// Desired is what a host applies to its ring. A host counts until it is forgotten: what it has active every host
 // had.
-func (p Published) Orders(own ring.State) ring.Orders {
-	orders, newest := ring.Orders{Revoked: p.Removed}, own.Generation
+func (p Published) Desired(own ring.State) ring.Desired {
+	desired, newest := ring.Desired{Revoked: p.Removed}, own.Generation
 	for _, entry := range p.Entries {
 		if relate(own, entry) == newer && entry.Generation > newest {
-			newest, orders.Active = entry.Generation, entry.active(p)
+			newest, desired.Active = entry.Generation, entry.active(p)
 		}
 	}
-	return orders
+	return desired
 }
 
 // Read decodes the Secret, which may be nil. What cannot be read besides entries is in the error, and the rest is

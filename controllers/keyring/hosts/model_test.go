@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package consistency
+package hosts
 
 import (
 	"cmp"
@@ -32,10 +32,10 @@ const (
 
 // rules are those of the product that the model walks by. A planted mistake replaces one.
 type rules struct {
-	stand   func(file File, p Published, use ...ring.Key) *Standing
-	obeying func(own ring.State, orders ring.Orders) *signing.Ring
-	prune   func(state ring.State, id string, usage ring.Usage, now time.Time, policy ring.Policy) (ring.State, error)
-	verify  func(ring *signing.Ring, files []signing.PublicKey) *signing.KeySet
+	stand     func(file File, p Published, use ...ring.Key) *Standing
+	effective func(own ring.State, desired ring.Desired) *signing.Ring
+	prune     func(state ring.State, id string, usage ring.Usage, now time.Time, policy ring.Policy) (ring.State, error)
+	verify    func(ring *signing.Ring, files []signing.PublicKey) *signing.KeySet
 	// accepts is whether kube-apiservers are asked, and away whether one that does not answer counts.
 	accepts, away bool
 	// keeps is whether an entry keeps the newest ring that its host has used, and republishes whether a process
@@ -50,7 +50,7 @@ type rules struct {
 func productRules() rules {
 	return rules{
 		accepts: true, away: true, keeps: true, republishes: true, first: true,
-		stand: Stand, obeying: ring.State.Obeying, prune: ring.Prune,
+		stand: Stand, effective: ring.State.Apply, prune: ring.Prune,
 		verify: func(ring *signing.Ring, files []signing.PublicKey) *signing.KeySet {
 			return signing.NewKeyring(ring, files...).Keys()
 		},
@@ -95,7 +95,7 @@ type modelHost struct {
 	keys    *signing.KeySet // kube-apiserver verifies with them
 	next    string          // shown since
 	since   time.Time
-	obeyed  []ring.Removed // revocations that the process knows
+	revoked []ring.Removed // revocations that the process knows
 
 	// excused are the keys that the host may lack: they began to sign while it was dead or given up, or by a revocation,
 	// which waits for nobody, or it was restored from a backup.
@@ -169,9 +169,9 @@ func (m *model) sync(h *modelHost) {
 	}
 	m.meet()
 	if m.republishes {
-		m.p.Revoke(slices.Concat(h.file.Revoked, h.loaded.Revoked, h.obeyed))
+		m.p.Revoke(slices.Concat(h.file.Revoked, h.loaded.Revoked, h.revoked))
 	}
-	m.obey(h)
+	m.apply(h)
 	c := &Controller{Config: Config{
 		Host: h.name, Signer: true, State: func() ring.State { return h.loaded }, SignsWith: h.ring.ActiveID,
 		Away: func(key ring.Key) (string, time.Duration) {
@@ -196,7 +196,7 @@ func (m *model) sync(h *modelHost) {
 		h.used = h.file.Clone()
 	}
 	h.gone = false
-	m.obey(h)
+	m.apply(h)
 	if h == m.leader() {
 		m.follow(h.loaded)
 	}
@@ -214,13 +214,13 @@ func (m *model) meet() {
 	m.p.Meet(seen)
 }
 
-func (m *model) obey(h *modelHost) {
+func (m *model) apply(h *modelHost) {
 	h.fetched = m.p
 	h.fetched.Removed = slices.Clone(m.p.Removed)
-	orders := m.p.Orders(h.loaded)
-	h.obeyed = ring.Union(h.obeyed, orders.Revoked)
-	orders.Revoked = h.obeyed
-	h.ring = m.obeying(h.loaded, orders)
+	desired := m.p.Desired(h.loaded)
+	h.revoked = ring.Union(h.revoked, desired.Revoked)
+	desired.Revoked = h.revoked
+	h.ring = m.effective(h.loaded, desired)
 	h.keys = m.verify(h.ring, m.files[max(0, len(m.files)-modelFiles):])
 }
 
@@ -620,7 +620,7 @@ func (m *model) acceptOlder(h *modelHost) error {
 
 // restore starts the process of a host with an older file, or none. The keys that sign now are not all in it.
 func (m *model) restore(h *modelHost, file ring.State) {
-	h.file, h.loaded, h.ring, h.keys, h.obeyed = file.Clone(), ring.State{}, nil, nil, nil
+	h.file, h.loaded, h.ring, h.keys, h.revoked = file.Clone(), ring.State{}, nil, nil, nil
 	h.live = true
 	m.loseRevocations()
 	for id := range m.begun {
@@ -648,7 +648,7 @@ func (m *model) loseRevocations() {
 	kept := slices.Clone(m.p.Removed)
 	for _, h := range m.hosts {
 		if h.live {
-			kept = ring.Union(kept, ring.Union(h.file.Revoked, h.obeyed))
+			kept = ring.Union(kept, ring.Union(h.file.Revoked, h.revoked))
 		}
 	}
 	m.truth = slices.DeleteFunc(m.truth, func(gone ring.Removed) bool { return !slices.Contains(kept, gone) })
@@ -733,7 +733,7 @@ func (m *model) step() {
 		h.helper = !h.helper
 	case n < 95:
 		h.live, h.loaded, h.ring, h.keys = false, ring.State{}, nil, nil
-		h.obeyed = nil
+		h.revoked = nil
 		m.loseRevocations()
 		m.logf("%s is dead", h.name)
 	case n < 96:
@@ -935,9 +935,9 @@ func TestThreeHostsFindsMistakes(t *testing.T) {
 			}
 		}, "refuses a token of"},
 		"revocations are not followed": {func(r *rules) {
-			r.obeying = func(own ring.State, orders ring.Orders) *signing.Ring {
+			r.effective = func(own ring.State, desired ring.Desired) *signing.Ring {
 				own.Revoked = nil
-				return own.Obeying(ring.Orders{Active: orders.Active})
+				return own.Apply(ring.Desired{Active: desired.Active})
 			}
 		}, "which is revoked"},
 		"verification files bring keys back": {func(r *rules) {

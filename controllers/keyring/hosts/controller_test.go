@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package consistency
+package hosts
 
 import (
 	"errors"
@@ -39,7 +39,7 @@ type ringReplica struct {
 
 	state    atomic.Pointer[ring.State]
 	disk     atomic.Pointer[ring.State] // what the file has, if that is something else
-	orders   atomic.Pointer[ring.Orders]
+	desired  atomic.Pointer[ring.Desired]
 	keySet   atomic.Pointer[[]signing.PublicKey] // of kube-apiserver
 	stop     func()
 	compared atomic.Int64 // how often Compared was called
@@ -65,7 +65,7 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 	w := controllertest.NewWorld(time.Time{})
 	r := &ringReplica{World: w}
 	r.state.Store(&state)
-	r.orders.Store(&ring.Orders{})
+	r.desired.Store(&ring.Desired{})
 	r.keySet.Store(&[]signing.PublicKey{a().Public()})
 	config := Config{
 		Client: keySets{client, clitest.NewKubeClient(func(string) string {
@@ -83,14 +83,14 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 				return *disk, nil
 			}
 		},
-		SignsWith: func() string { return r.state.Load().Obeying(*r.orders.Load()).ActiveID() },
+		SignsWith: func() string { return r.state.Load().Apply(*r.desired.Load()).ActiveID() },
 		Away: func(key ring.Key) (string, time.Duration) {
 			if key.Private == nil {
 				return "its public half is here alone", 0
 			}
 			return "", 0
 		},
-		Obey: func(orders ring.Orders) { r.orders.Store(&orders) },
+		Apply: func(desired ring.Desired) { r.desired.Store(&desired) },
 		// The fake API server loses what changes between a list and its watch.
 		Compared: func() { time.Sleep(time.Millisecond); r.compared.Add(1) },
 		Recorder: w.Recorder(),
@@ -147,7 +147,7 @@ func secret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: SecretName}}
 }
 
-// TestLateHost: a host without the copy signs with its own next key once that is active elsewhere, says so, and obeys a
+// TestLateHost: a host without the copy signs with its own next key once that is active elsewhere, says so, and applies a
 // revocation.
 func TestLateHost(t *testing.T) {
 	t.Parallel()
@@ -179,8 +179,8 @@ func TestLateHost(t *testing.T) {
 		gone := stateOf("main", 5, a().As(signing.Active), c().As(signing.Next))
 		gone.Revoked = revoked(b())
 		first.set(gone)
-		if orders := second.orders.Load(); len(orders.Revoked) != 1 || orders.Revoked[0].ID != b().ID() {
-			t.Errorf("without a copy it obeys %+v, want the revocation", orders)
+		if desired := second.desired.Load(); len(desired.Revoked) != 1 || desired.Revoked[0].ID != b().ID() {
+			t.Errorf("without a copy it applies %+v, want the revocation", desired)
 		}
 		first.stop()
 		time.Sleep(25 * time.Hour)
@@ -189,7 +189,7 @@ func TestLateHost(t *testing.T) {
 		}
 		testutil.Must(t, client.CoreV1().Secrets("kube-system").Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
 		time.Sleep(time.Hour)
-		if p := read(t, client); len(p.Entries) != 1 || len(p.Removed) != 1 || len(second.orders.Load().Revoked) != 1 {
+		if p := read(t, client); len(p.Entries) != 1 || len(p.Removed) != 1 || len(second.desired.Load().Revoked) != 1 {
 			t.Errorf("after the Secret was deleted: %+v, want the revocation", p)
 		}
 

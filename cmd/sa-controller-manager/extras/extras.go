@@ -12,9 +12,9 @@ package extras
 import (
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/controllers/keypublisher"
 	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/reissue"
+	"sa-controller-manager/controllers/keyring/relying"
 	"sa-controller-manager/controllers/keyring/remote"
 	"sa-controller-manager/controllers/keyring/ring"
 )
@@ -26,7 +26,7 @@ type extras struct {
 	store     *ring.Store
 	signers   *remote.Client
 	hosts     *hosts.Controller
-	publisher *keypublisher.Publisher
+	publisher *relying.Publisher
 }
 
 // New returns the extras that o enables.

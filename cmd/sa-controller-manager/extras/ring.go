@@ -129,7 +129,7 @@ func (e *extras) buildRing(p *app.Part) error {
 			}
 			return e.signers.Away(key.Private)
 		},
-		Apply:     e.store.Apply,
+		Apply:    e.store.Apply,
 		Host:     host,
 		Writer:   writer,
 		Signer:   e.Options.ExternalSigner.Socket != "",

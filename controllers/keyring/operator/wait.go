@@ -15,8 +15,8 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/relying"
 	"sa-controller-manager/controllers/keyring/ring"
-	"sa-controller-manager/signing/published"
 )
 
 const (
@@ -111,11 +111,11 @@ func (o *Operator) cached(ctx context.Context, rings hosts.Published, state ring
 		if err != nil && len(o.Issuers) == 0 {
 			continue // it is not public
 		}
-		result, detail := published.Find(next.PublicKey, keys)
+		result, detail := relying.Find(next.PublicKey, keys)
 		if err != nil {
-			result, detail = published.Missing, err.Error()
+			result, detail = relying.Missing, err.Error()
 		}
-		if result != published.Same {
+		if result != relying.Same {
 			return &ring.Refusal{
 				Reason: fmt.Sprintf("relying parties of %s do not have key %s: %s", issuer, next.ID, detail),
 				Remedy: "have the keys of the ring published there (keys jwks --check)", Later: true,

@@ -1,10 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keypublisher keeps the published keys of the issuer equal to the key ring, in each directory
-// of --publish-keys, on every replica. It publishes when the ring changes, and checks every few minutes
-// whether another program has changed a document.
-package keypublisher
+package relying
 
 import (
 	"context"
@@ -18,7 +15,6 @@ import (
 
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/publish"
 )
 
 // resync is how often documents are read although the ring has not changed.
@@ -26,8 +22,8 @@ const resync = 5 * time.Minute
 
 // Config is what a Publisher needs. Clock may be nil.
 type Config struct {
-	Directories []publish.Directory
-	Documents   publish.Publisher
+	Directories []Directory
+	Documents   Documents
 	Ring        *signing.Keyring
 	Metrics     *Metrics
 	Loops       *reconcile.Metrics
@@ -36,13 +32,15 @@ type Config struct {
 	Clock  clock.WithTicker
 }
 
-// Publisher publishes keys. RingChanged and Status may be called from any goroutine.
+// Publisher keeps the documents in each directory of --publish-keys equal to the key ring, on every replica. It
+// publishes when the ring changes, and checks every few minutes whether another program has changed a document.
+// RingChanged and Status may be called from any goroutine.
 type Publisher struct {
 	Config
-	loop *reconcile.Runner[publish.Directory]
+	loop *reconcile.Runner[Directory]
 
 	mu     sync.Mutex
-	passes map[publish.Directory]pass // the last ones
+	passes map[Directory]pass // the last ones
 }
 
 // pass is the outcome of a pass: the ring that a directory holds, or why it does not.
@@ -53,8 +51,8 @@ type pass struct {
 
 // New returns a Publisher that does not run yet.
 func New(config Config) *Publisher {
-	p := &Publisher{Config: config, passes: map[publish.Directory]pass{}}
-	p.loop = reconcile.New(reconcile.Config[publish.Directory]{
+	p := &Publisher{Config: config, passes: map[Directory]pass{}}
+	p.loop = reconcile.New(reconcile.Config[Directory]{
 		Name: "key_publisher", Workers: 1, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock,
 	})
 	return p
@@ -76,9 +74,9 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
-func (p *Publisher) sync(ctx context.Context, to publish.Directory) error {
+func (p *Publisher) sync(ctx context.Context, to Directory) error {
 	ring := p.Ring.Ring()
-	wrote, err := p.Documents.Pass(to, ring)
+	wrote, err := p.Documents.Publish(to, ring)
 	if len(wrote) > 0 {
 		klog.FromContext(ctx).Info("Published the keys",
 			"destination", to.String(), "documents", wrote, "signs", ring.ActiveID())

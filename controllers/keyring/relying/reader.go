@@ -1,13 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package published reads the keys of an issuer as relying parties outside of the cluster do, and
-// compares them with the ring.
-//
-// It sends no credentials and bounds redirects, time and size, because it does not trust the documents.
-// What must never happen: anything of a document but key IDs and algorithms in an error, and a request
-// without https.
-package published
+package relying
 
 import (
 	"context"

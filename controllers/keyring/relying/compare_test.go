@@ -1,20 +1,17 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package keys
+package relying
 
 import (
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/testkeys"
 )
 
-func key(pem []byte, state State) signing.Key {
-	return found(testkeys.Parse(pem).Public(), state, "a test")
-}
+func key(pem []byte, role signing.Role) signing.Key { return testkeys.Parse(pem).Public().As(role) }
 
 // inJWKS is the key as it should be.
 func inJWKS(key signing.Key, changes ...func(*signing.PublicKey)) signing.PublicKey {
@@ -30,9 +27,9 @@ func TestCompare(t *testing.T) {
 	active, retired := key(testkeys.RSA2048(), signing.Active), key(testkeys.P256(), signing.Retired)
 	stranger := key(testkeys.P384(), "")
 	same := func(key signing.Key) Line {
-		return Line{ID: key.ID, Algorithm: key.Algorithm, State: key.Role, Result: published.Same}
+		return Line{ID: key.ID, Algorithm: key.Algorithm, State: key.Role, Result: Same}
 	}
-	line := func(key signing.Key, result published.Result, detail string) Line {
+	line := func(key signing.Key, result Result, detail string) Line {
 		l := same(key)
 		l.Result, l.Detail = result, detail
 		return l
@@ -63,15 +60,15 @@ func TestCompare(t *testing.T) {
 		},
 		"missing": {
 			reason: "its tokens are refused", published: []signing.PublicKey{inJWKS(active)},
-			want: []Line{same(active), line(retired, published.Missing, gone)},
+			want: []Line{same(active), line(retired, Missing, gone)},
 		},
 		"extra": {
 			reason: "tokens of a stranger are accepted", published: []signing.PublicKey{inJWKS(stranger), inJWKS(active), inJWKS(retired)},
-			want: []Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: published.Extra, Detail: foreign}},
+			want: []Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: Extra, Detail: foreign}},
 		},
 		"unreadable one": {
 			reason: "nobody can verify with it", published: []signing.PublicKey{{ID: "x", Problem: "broken"}, inJWKS(active), inJWKS(retired)},
-			want: []Line{same(active), same(retired), {ID: "x", Result: published.Extra, Detail: foreign + ", and cannot be read: broken"}},
+			want: []Line{same(active), same(retired), {ID: "x", Result: Extra, Detail: foreign + ", and cannot be read: broken"}},
 		},
 		"other key": {reason: "worse than none", change: otherKey, differs: another},
 		"other ID": {
@@ -85,11 +82,11 @@ func TestCompare(t *testing.T) {
 		"both": {
 			reason:    "which one counts depends on the reader",
 			published: []signing.PublicKey{inJWKS(active, otherKey), inJWKS(active), inJWKS(retired)},
-			want:      []Line{line(active, published.Differs, another), same(retired)},
+			want:      []Line{line(active, Differs, another), same(retired)},
 		},
 		"leaked": {
 			reason: "somebody exported the wrong half", published: []signing.PublicKey{inJWKS(active), inJWKS(active, leaked), inJWKS(retired)},
-			want: []Line{line(active, published.Leaked, leak), same(retired)},
+			want: []Line{line(active, Leaked, leak), same(retired)},
 		},
 	}
 	for name, tc := range cases {
@@ -97,22 +94,11 @@ func TestCompare(t *testing.T) {
 			t.Parallel()
 			if tc.change != nil {
 				tc.published = []signing.PublicKey{inJWKS(active, tc.change), inJWKS(retired)}
-				tc.want = []Line{line(active, published.Differs, tc.differs), same(retired)}
+				tc.want = []Line{line(active, Differs, tc.differs), same(retired)}
 			}
 			// A key may be in two files.
 			got := Compare([]signing.Key{active, retired, active}, tc.published)
 			testutil.Check(t, tc.reason, tc.want, got)
 		})
 	}
-}
-
-func TestUsable(t *testing.T) {
-	t.Parallel()
-	active := key(testkeys.RSA2048(), signing.Active)
-	got := Usable([]signing.PublicKey{
-		{ID: "broken", Problem: "x"}, inJWKS(active, func(p *signing.PublicKey) { p.ID, p.Algorithm = "theirs", "" }),
-	}, "somewhere")
-	want := active
-	want.ID, want.Role, want.Origin = "theirs", Published, "somewhere"
-	testutil.Check(t, "keys", []signing.Key{want}, got)
 }

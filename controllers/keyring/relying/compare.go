@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package published
+package relying
 
 import (
 	"fmt"
@@ -27,12 +27,55 @@ const (
 	Leaked Result = "leaked"
 )
 
+// Line is one key of the comparison. Its JSON form is that of the command's output.
+type Line struct {
+	ID        string `json:"keyID"`
+	Algorithm string `json:"algorithm,omitempty"`
+	// State is that in the ring, "" if it is not there.
+	State  signing.Role `json:"state,omitempty"`
+	Result Result       `json:"result"`
+	Detail string       `json:"detail,omitempty"`
+}
+
+// Compare holds what is published against the ring: a line for each key of the ring, then one for
+// each further published one.
+func Compare(ring []signing.Key, documents []signing.PublicKey) []Line {
+	lines := make([]Line, 0, len(ring)+len(documents))
+	done := map[string]bool{}
+	for _, key := range ring {
+		if done[key.ID] {
+			continue
+		}
+		done[key.ID] = true
+		result, detail := Find(key.PublicKey, documents)
+		lines = append(lines, Line{ID: key.ID, Algorithm: key.Algorithm, State: key.Role, Result: result, Detail: detail})
+	}
+	for _, candidate := range documents {
+		if !slices.ContainsFunc(ring, func(key signing.Key) bool { return isAbout(candidate, key.PublicKey) }) {
+			lines = append(lines, extra(candidate))
+		}
+	}
+	return lines
+}
+
+func extra(key signing.PublicKey) Line {
+	line := Line{ID: key.ID, Algorithm: key.Algorithm, Result: Extra, Detail: "it is none of the given keys"}
+	switch key.Problem {
+	case "":
+	case signing.ProblemPrivate:
+		line.Result, line.Detail = Leaked, key.Problem
+	default:
+		line.Detail += ", and cannot be read: " + key.Problem
+	}
+	return line
+}
+
 // Find compares a key of the ring with what is published. A right entry does not outweigh a wrong one
 // under the same ID, but one of the same key under another ID, as a verification file may have it.
 func Find(key signing.PublicKey, published []signing.PublicKey) (result Result, detail string) {
 	result, detail = Missing, "it is not published"
 	for _, candidate := range published {
-		if !IsAbout(candidate, key) {
+		if !isAbout(candidate, key) {
 			continue
 		}
 		found, why := compare(key, candidate)
@@ -47,8 +90,8 @@ func Find(key signing.PublicKey, published []signing.PublicKey) (result Result, 
 	return result, detail
 }
 
-// IsAbout reports whether a published key has the ID of a key of the ring, or is that key.
-func IsAbout(published, key signing.PublicKey) bool {
+// isAbout reports whether a published key has the ID of a key of the ring, or is that key.
+func isAbout(published, key signing.PublicKey) bool {
 	return published.ID == key.ID || published.SameKey(key)
 }
 

@@ -1,14 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package publish writes the keys of a ring for relying parties outside of the cluster: the OpenID
-// Connect discovery document and the JWKS of the issuer, with the content and the paths of
-// kube-apiserver's own, in a directory. A web server serves it, or another program copies it to where
-// relying parties read.
-//
-// A pass reads what the directory holds, and writes what differs: the JWKS first, because the
-// discovery document leads to it. It replaces the documents of another issuer only if Replace is set.
-package publish
+package relying
 
 import (
 	"bytes"
@@ -20,8 +13,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// Publisher publishes for one issuer.
-type Publisher struct {
+// Documents are the discovery document and the JWKS of one issuer.
+type Documents struct {
 	// Issuer is an https URL.
 	Issuer string
 	// Replace has the documents of another issuer replaced.
@@ -30,12 +23,13 @@ type Publisher struct {
 	DryRun bool
 }
 
-// Pass writes the keys of ring to the directory, and returns the paths of the documents that it has
-// written, also if there is an error.
-func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err error) {
+// Publish writes the keys of ring to the directory, and returns the paths of the documents that it has
+// written, also if there is an error. It writes what differs: the JWKS first, because the discovery document
+// leads to it.
+func (d *Documents) Publish(to Directory, ring *signing.Ring) (wrote []string, err error) {
 	keys := ring.KeySet().All()
 	jwks, jwksErr := signing.MarshalJWKS(keys)
-	discovery, err := signing.MarshalDiscovery(p.Issuer, keys)
+	discovery, err := signing.MarshalDiscovery(d.Issuer, keys)
 	if err := errors.Join(jwksErr, err); err != nil {
 		return nil, err
 	}
@@ -49,7 +43,7 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 	if err := errors.Join(jwksErr, err); err != nil {
 		return nil, err
 	}
-	if err := p.mayReplace(ring, oldJWKS, oldDiscovery); err != nil && !p.Replace {
+	if err := d.mayReplace(ring, oldJWKS, oldDiscovery); err != nil && !d.Replace {
 		return nil, fmt.Errorf("%w: \"keys publish --replace\" replaces them", err)
 	}
 	for _, document := range []struct {
@@ -59,7 +53,7 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 		if bytes.Equal(document.old, document.body) {
 			continue // so that its age stays
 		}
-		if !p.DryRun {
+		if !d.DryRun {
 			if err := write(root, document.path, document.body); err != nil {
 				return wrote, err
 			}
@@ -70,7 +64,7 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 }
 
 // mayReplace returns an error if the stored documents, nil if absent, are those of another issuer.
-func (p *Publisher) mayReplace(ring *signing.Ring, jwks, discovery []byte) error {
+func (d *Documents) mayReplace(ring *signing.Ring, jwks, discovery []byte) error {
 	if discovery == nil {
 		// After an interrupted pass there may be only a JWKS, with keys of ours.
 		published, err := signing.ParseJWKS(jwks)
@@ -85,7 +79,7 @@ func (p *Publisher) mayReplace(ring *signing.Ring, jwks, discovery []byte) error
 	if err := json.Unmarshal(discovery, &stored); err != nil || stored.Issuer == "" {
 		return errors.New("the file at " + signing.DiscoveryPath + " is no discovery document")
 	}
-	if stored.Issuer != p.Issuer {
+	if stored.Issuer != d.Issuer {
 		return fmt.Errorf("the documents of another issuer, %.100q, are there", stored.Issuer)
 	}
 	return nil

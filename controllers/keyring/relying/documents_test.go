@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package publish
+package relying
 
 import (
 	"errors"
@@ -91,7 +91,7 @@ func TestPass(t *testing.T) {
 			}
 			want := stored(t, to)
 			ring := ringOf(t, "a", "b")
-			wrote, err := (&Publisher{Issuer: issuer, Replace: c.over}).Pass(to, ring)
+			wrote, err := (&Documents{Issuer: issuer, Replace: c.over}).Publish(to, ring)
 			if c.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Fatalf("%s: got error %v, want %q", c.reason, err, c.err)
 			}
@@ -111,7 +111,7 @@ func TestJWKSThatIsNotWritten(t *testing.T) {
 	t.Parallel()
 	to := newDirectory(t)
 	testutil.Must(t, os.Symlink("/nowhere", filepath.Join(string(to), "openid")))
-	if wrote, err := (&Publisher{Issuer: issuer}).Pass(to, ringOf(t, "a")); err == nil || len(wrote) > 0 || len(stored(t, to)) > 0 {
+	if wrote, err := (&Documents{Issuer: issuer}).Publish(to, ringOf(t, "a")); err == nil || len(wrote) > 0 || len(stored(t, to)) > 0 {
 		t.Errorf("error %v, wrote %q; want an error and nothing written", err, wrote)
 	}
 }
@@ -120,7 +120,7 @@ func TestJWKSThatIsNotWritten(t *testing.T) {
 func TestNotMounted(t *testing.T) {
 	t.Parallel()
 	gone := newDirectory(t) + "/not-mounted"
-	if _, err := (&Publisher{Issuer: issuer}).Pass(gone, ringOf(t, "a")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := (&Documents{Issuer: issuer}).Publish(gone, ringOf(t, "a")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v, want that the directory does not exist", err)
 	}
 	if _, err := os.Stat(string(gone)); err == nil {
@@ -143,7 +143,7 @@ func TestHostileDirectory(t *testing.T) {
 		},
 		"Pipe":   func(_, document string) error { return syscall.Mkfifo(document, 0o666) },
 		"Folder": func(_, document string) error { return os.Mkdir(document, 0o755) },
-		"Huge":   func(_, document string) error { return os.WriteFile(document, make([]byte, maxBytes+1), 0o600) },
+		"Huge":   func(_, document string) error { return os.WriteFile(document, make([]byte, maxDocument+1), 0o600) },
 	} {
 		for _, document := range []string{signing.JWKSPath, signing.DiscoveryPath} {
 			t.Run(name+filepath.Dir(document), func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestHostileDirectory(t *testing.T) {
 				testutil.Must(t, errors.Join(os.WriteFile(outside, []byte("{}"), 0o600), os.MkdirAll(filepath.Dir(place), 0o755),
 					plant(outside, place)))
 				want, _ := os.ReadFile(outside)
-				if wrote, err := (&Publisher{Issuer: issuer, Replace: true}).Pass(to, ringOf(t, "a")); err == nil || len(wrote) > 0 {
+				if wrote, err := (&Documents{Issuer: issuer, Replace: true}).Publish(to, ringOf(t, "a")); err == nil || len(wrote) > 0 {
 					t.Errorf("wrote %q, %v; want an error", wrote, err)
 				}
 				got, _ := os.ReadFile(outside)
@@ -167,8 +167,8 @@ func TestHostileDirectory(t *testing.T) {
 func TestPipeInBetween(t *testing.T) {
 	t.Parallel()
 	to := newDirectory(t)
-	pass := func() { _, _ = (&Publisher{Issuer: issuer, DryRun: true}).Pass(to, ringOf(t, "a")) }
-	_, err := (&Publisher{Issuer: issuer}).Pass(to, ringOf(t, "a"))
+	pass := func() { _, _ = (&Documents{Issuer: issuer, DryRun: true}).Publish(to, ringOf(t, "a")) }
+	_, err := (&Documents{Issuer: issuer}).Publish(to, ringOf(t, "a"))
 	testutil.Must(t, err)
 	place, pipe := filepath.Join(string(to), signing.JWKSPath), filepath.Join(string(to), "pipe")
 	testutil.Must(t, syscall.Mkfifo(pipe, 0o600))
@@ -208,7 +208,7 @@ func TestLongIssuer(t *testing.T) {
 	place := filepath.Join(string(to), signing.DiscoveryPath)
 	testutil.Must(t, errors.Join(os.MkdirAll(filepath.Dir(place), 0o755),
 		os.WriteFile(place, []byte(`{"issuer":"`+strings.Repeat(`\u0001`, 1<<17)+`"}`), 0o600)))
-	if _, err := (&Publisher{Issuer: issuer}).Pass(to, ringOf(t, "a")); err == nil || len(err.Error()) > 1000 {
+	if _, err := (&Documents{Issuer: issuer}).Publish(to, ringOf(t, "a")); err == nil || len(err.Error()) > 1000 {
 		t.Errorf("an error of %d bytes, want one of 1000 at most", len(fmt.Sprint(err)))
 	}
 }
@@ -220,7 +220,7 @@ func TestKilled(t *testing.T) {
 	place := filepath.Join(string(to), signing.JWKSPath)
 	testutil.Must(t, errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), os.WriteFile(place, []byte("{}"), 0o640),
 		os.WriteFile(filepath.Join(filepath.Dir(place), ".jwks.new"), []byte("{"), 0o600)))
-	_, err := (&Publisher{Issuer: issuer, Replace: true}).Pass(to, ringOf(t, "a"))
+	_, err := (&Documents{Issuer: issuer, Replace: true}).Publish(to, ringOf(t, "a"))
 	testutil.Must(t, err)
 	left, err := os.ReadDir(filepath.Dir(place))
 	testutil.Must(t, err)
@@ -248,7 +248,7 @@ func newDirectory(t *testing.T) Directory {
 func published(t *testing.T, issuer string, ring *signing.Ring) documents {
 	t.Helper()
 	to := newDirectory(t)
-	_, err := (&Publisher{Issuer: issuer}).Pass(to, ring)
+	_, err := (&Documents{Issuer: issuer}).Publish(to, ring)
 	testutil.Must(t, err)
 	return stored(t, to)
 }

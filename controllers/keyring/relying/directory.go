@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package publish
+package relying
 
 import (
 	"errors"
@@ -14,9 +14,6 @@ import (
 	"strings"
 	"syscall"
 )
-
-// maxBytes is how long a document may be.
-const maxBytes = 1 << 20
 
 // Directory holds documents by their paths below the issuer's URL. Each host writes its own. What
 // serves it, or copies it to where it is served, also sets the HTTP headers.
@@ -40,8 +37,8 @@ func read(root *os.Root, document string) ([]byte, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > maxBytes:
-		return nil, fmt.Errorf("%s: want a regular file of %d bytes at most", filepath.Join(root.Name(), document), maxBytes)
+	case !info.Mode().IsRegular() || info.Size() > maxDocument:
+		return nil, fmt.Errorf("%s: want a regular file of %d bytes at most", filepath.Join(root.Name(), document), maxDocument)
 	}
 	file, err := root.OpenFile(document, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -51,7 +48,7 @@ func read(root *os.Root, document string) ([]byte, error) {
 	if info, err = file.Stat(); err != nil || !info.Mode().IsRegular() { // it may have become a pipe
 		return nil, errors.Join(err, fmt.Errorf("%s: another file has taken its place", filepath.Join(root.Name(), document)))
 	}
-	return io.ReadAll(io.LimitReader(file, maxBytes))
+	return io.ReadAll(io.LimitReader(file, maxDocument))
 }
 
 // write replaces a document, so that a reader finds the old one or the new one. A link in its place is replaced as well.

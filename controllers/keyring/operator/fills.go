@@ -4,7 +4,6 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -56,13 +55,15 @@ func (o *Operator) fills(ctx context.Context) (map[string]string, error) {
 	return nil, err
 }
 
-// fillsWithRevoked returns an error if the token controller that leads signs with a revoked key: ours follows the published
-// rings, and kube-controller-manager the key file that it had at its start.
-func (o *Operator) fillsWithRevoked(ctx context.Context) error {
+// SignsRevoked returns an error if the token controller that leads signs with a revoked key: ours follows the published rings,
+// and kube-controller-manager the key file that it had at its start. While no key is revoked nobody is asked.
+func (o *Operator) SignsRevoked(ctx context.Context) error {
+	published, err := hosts.Fetch(ctx, o.Cluster.Client)
+	if err != nil || len(published.Removed) == 0 {
+		return err
+	}
 	signers, err := o.fills(ctx)
 	for keyID, name := range signers {
-		published, unknown := hosts.Fetch(ctx, o.Cluster.Client)
-		err = cmp.Or(err, unknown)
 		if published.RevokedID(keyID) && !strings.HasPrefix(name, meta.FieldManager) {
 			err = ring.Refuse(fmt.Sprintf("%s signs the tokens of Secrets with key %s, which is revoked", name, keyID),
 				"give it another key there and on each other host (keys export --kubeadm), restart it, and run the command again")

@@ -46,10 +46,11 @@ type RevokeOptions struct {
 // written keeps it from nobody; then the ring file of this host is changed, as far as it is the newest. The notes say
 // what is left to do.
 func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []string, err error) {
-	if notes, err = o.revoke(ctx, options); len(notes) == 0 && err != nil {
-		return notes, err // nothing was revoked
+	notes, err = o.revoke(ctx, options)
+	if o.Cluster != nil && (len(notes) > 0 || err == nil) { // else nothing was revoked
+		err = errors.Join(err, o.SignsRevoked(ctx))
 	}
-	return notes, errors.Join(err, o.fillsWithRevoked(ctx))
+	return notes, err
 }
 
 func (o *Operator) revoke(ctx context.Context, options RevokeOptions) (notes []string, err error) {

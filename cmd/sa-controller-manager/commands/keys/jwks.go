@@ -19,6 +19,7 @@ import (
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
 )
 
 const jwksDescription = `Print the keys that tokens are verified with as a JSON Web Key Set (RFC 7517), for
@@ -91,7 +92,7 @@ func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, st
 	if o.check != "" {
 		return o.compare(ctx, client, ring, stdout, stderr)
 	}
-	document, err := signing.MarshalJWKS(Public(ring))
+	document, err := signing.MarshalJWKS(signing.NewKeySet(tokens.PublicKeys(ring)...).All())
 	if err != nil {
 		return err
 	}

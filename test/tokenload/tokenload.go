@@ -22,7 +22,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/tokens"
 
 	"sa-controller-manager/test/await"

@@ -16,10 +16,10 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens/policy"

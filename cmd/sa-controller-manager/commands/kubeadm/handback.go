@@ -15,11 +15,11 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/nodefile"
-	"sa-controller-manager/signing/ring"
 )
 
 // Handback undoes Takeover.
@@ -33,7 +33,7 @@ func Handback(ctx context.Context, c Config) error {
 	}
 	unknown := c.Silent
 	if c.Client != nil {
-		published, err := consistency.Fetch(ctx, c.Client)
+		published, err := hosts.Fetch(ctx, c.Client)
 		c.Revoked = published.Removed
 		if unknown = err; ring.IsDone(err) {
 			unknown = nil
@@ -84,9 +84,9 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 
 // forgetRing has no rotation on other nodes wait for the key ring of this one.
 func (c *Config) forgetRing(ctx context.Context) error {
-	host, err := consistency.HostName()
+	host, err := hosts.HostName()
 	if err == nil {
-		err = consistency.Forget(ctx, c.Client, host)
+		err = hosts.Forget(ctx, c.Client, host)
 	}
 	if ring.IsDone(err) {
 		return nil

@@ -94,7 +94,7 @@ func (w *World) strike(ctx context.Context, random *rand.Rand, kinds []Entry, le
 	return nil
 }
 
-// calm returns once somebody leads and watches the registration, and all are ready: one who
+// calm returns once a replica leads and watches the registration, and all are ready: one who
 // begins to lead first proves that kube-apiserver reaches it, and one whose watches were cut
 // waits up to half a minute before it tries again.
 func (w *World) calm(ctx context.Context) error {
@@ -151,7 +151,7 @@ type Entry struct {
 	// replica does the work.
 	Excuse      checker.Excuse
 	OnlyAtFirst bool
-	// Once: the product takes a second time within ten minutes for intent, and obeys.
+	// Once: the product takes a second time within ten minutes for intent, and complies.
 	Once   bool
 	Inject Inject
 }

@@ -234,7 +234,9 @@ func TestCheckUser(t *testing.T) {
 				"%s: %+v, want all missing for %s", tc.reason, report, tc.user)
 			for _, action := range client.Actions() {
 				review, ok := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
-				testutil.Expect(t, !ok || tc.wantGroups != nil, "%s: it asks for itself as for somebody else", tc.reason)
+				if ok && tc.wantGroups == nil {
+					t.Errorf("%s: it asks for itself as for another user", tc.reason)
+				}
 				if !ok {
 					continue
 				}

@@ -96,15 +96,10 @@ func TestInspectRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.Inspect(tc.token)
-			if !errors.Is(err, tokens.ErrMalformed) {
-				t.Fatalf("%s: Inspect returned %v, %v", tc.reason, got, err)
-			}
-			if got != (tokens.Token{}) {
-				t.Errorf("%s: something was decoded: %v", tc.reason, got)
-			}
-			if strings.Contains(err.Error(), "CANARY") || strings.Contains(err.Error(), object) {
-				t.Errorf("%s: error %q quotes the token", tc.reason, err)
-			}
+			testutil.Require(t, errors.Is(err, tokens.ErrMalformed), "%s: Inspect returned %v, %v", tc.reason, got, err)
+			testutil.Expect(t, got == (tokens.Token{}), "%s: something was decoded: %v", tc.reason, got)
+			testutil.Expect(t, !strings.Contains(err.Error(), "CANARY") && !strings.Contains(err.Error(), object), "%s: error %q quotes the token",
+				tc.reason, err)
 		})
 	}
 }
@@ -181,8 +176,7 @@ func TestCanonical(t *testing.T) {
 func TestOnlyTheCanonicalSpellingVerifies(t *testing.T) {
 	t.Parallel()
 	key := testkeys.Parse(testkeys.P256())
-	good, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), account, secretName)
-	testutil.Must(t, err)
+	good := testutil.Get(tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), account, secretName))(t)
 	for name, token := range map[string]string{
 		"spare bits": good[:len(good)-1] + string(good[len(good)-1]+1), // of 86 digits the last one is A, Q, g or w
 		"line feed":  good + "\n",
@@ -220,9 +214,7 @@ func TestSignedWith(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.SignedWith(tc.token, tc.keys)
-			if got != tc.want || !errors.Is(err, tc.wantErr) {
-				t.Errorf("got %d, %v; want %d, %v", got, err, tc.want, tc.wantErr)
-			}
+			testutil.Expect(t, got == tc.want && errors.Is(err, tc.wantErr), "got %d, %v; want %d, %v", got, err, tc.want, tc.wantErr)
 		})
 	}
 }

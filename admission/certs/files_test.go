@@ -314,9 +314,8 @@ func TestClientCA(t *testing.T) {
 	now := time.Now()
 	cas := []*authority{madeAt(t, now, day), madeAt(t, now, day)}
 	dir := t.TempDir()
-	if _, err := NewClientCA(filepath.Join(dir, "ca.crt")); err == nil {
-		t.Error("a client CA is read from a file that does not exist")
-	}
+	_, err := NewClientCA(filepath.Join(dir, "ca.crt"))
+	testutil.Expect(t, err != nil, "a client CA is read from a file that does not exist")
 	file := writeFile(t, dir, "ca.crt", pki.CertPEM(cas[0].cert))
 	c := testutil.Get(NewClientCA(file))(t)
 	testutil.Start(t, c.Run)

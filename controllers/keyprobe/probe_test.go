@@ -42,9 +42,8 @@ func TestTheProbe(t *testing.T) {
 		verified := func(*jwt.Token) (any, error) { return a.old.Public().Key, nil }
 		token := testutil.Get(jwt.ParseWithClaims(review.Spec.Token, claims, verified, jwt.WithTimeFunc(time.Now)))(t)
 		testutil.Check(t, "header", map[string]any{"alg": "ES256", "kid": a.old.ID(), "typ": "JWT"}, token.Header)
-		if id, _ := claims["jti"].(string); id == "" {
-			t.Error("the token has no ID")
-		}
+		id, _ := claims["jti"].(string)
+		testutil.Expect(t, id != "", "the token has no ID")
 		delete(claims, "jti")
 		now := float64(time.Now().Unix())
 		testutil.Check(t, "claims", jwt.MapClaims{
@@ -235,14 +234,11 @@ func TestNoTokenIsShown(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		shown := strings.Join(slices.Concat(a.said(), a.told(), a.series("sacm_"), []string{a.Status()}), "\n")
-		if len(server.tokens) < 3 || shown == "" {
-			t.Fatalf("%d probes and %d bytes of text are too few to prove anything", len(server.tokens), len(shown))
-		}
+		testutil.Require(t, len(server.tokens) >= 3 && shown != "", "%d probes and %d bytes of text are too few to prove anything",
+			len(server.tokens), len(shown))
 		for _, token := range server.tokens {
 			for segment := range strings.SplitSeq(token, ".") {
-				if strings.Contains(shown, segment[:12]) {
-					t.Errorf("a part of a probe is in\n%s", shown)
-				}
+				testutil.Expect(t, !strings.Contains(shown, segment[:12]), "a part of a probe is in\n%s", shown)
 			}
 		}
 	})

@@ -49,13 +49,10 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 				tc.notice(a)
 				synctest.Wait()
 				for what, err := range map[string]error{"MaySign": a.MaySign(), "MayFill": a.MayFill()} {
-					if err == nil || a.named(err.Error()) != "kube-apiserver refuses tokens of key OLD" {
-						t.Errorf("%s: %s after the refusal: %v", tc.reason, what, err)
-					}
+					testutil.Expect(t, err != nil && a.named(err.Error()) == "kube-apiserver refuses tokens of key OLD", "%s: %s after the refusal: %v",
+						tc.reason, what, err)
 				}
-				if a.Confirmed(keys.old.ID()) {
-					t.Error("a refused key is confirmed")
-				}
+				testutil.Expect(t, !a.Confirmed(keys.old.ID()), "a refused key is confirmed")
 				testutil.Check(t, "status", "key OLD signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]",
 					a.named(a.Status()))
 				server.learn(keys.old)

@@ -94,9 +94,8 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		// The alert does not wait until each of them was retried ten times.
-		if got := stuck.Load(); got < keys/2 {
-			t.Errorf("%d of %d keys count as stuck after ten seconds", got, keys)
-		}
+		got := stuck.Load()
+		testutil.Expect(t, got >= keys/2, "%d of %d keys count as stuck after ten seconds", got, keys)
 		time.Sleep(50 * time.Second)
 		lines := r.errors.Load()
 		testutil.Expect(t, lines >= 10 && lines <= 10+61, "%d lines in the log after a minute, want the first ten and one a second", lines)

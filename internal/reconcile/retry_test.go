@@ -68,9 +68,8 @@ func (p *patient) due(t *testing.T, nth int, delay time.Duration) {
 	t.Helper()
 	before := p.after(0)
 	testutil.Require(t, p.after(delay-1) == before, "retry %d came before %v", nth, delay)
-	if got := p.after(1); got != before+1 {
-		t.Fatalf("%d retries came after %v, want retry %d alone", got-before, delay, nth)
-	}
+	got := p.after(1)
+	testutil.Require(t, got == before+1, "%d retries came after %v, want retry %d alone", got-before, delay, nth)
 }
 
 func TestAFailedKeyIsNeverGivenUp(t *testing.T) {

@@ -137,8 +137,7 @@ func (c *cluster) connect(t *testing.T) {
 	t.Helper()
 	config := c.Config()
 	config.WarningHandler = rest.NoWarnings{} // some objects here are old-fashioned on purpose
-	transport, err := rest.HTTPClientFor(config)
-	testutil.Must(t, err)
+	transport := testutil.Get(rest.HTTPClientFor(config))(t)
 	c.client = testutil.Get(kubernetes.NewForConfigAndClient(config, transport))(t)
 	c.idle = transport.CloseIdleConnections
 }
@@ -209,8 +208,7 @@ type manager struct {
 // that, and stops it when the test ends. It does not wait.
 func (c *cluster) start(t *testing.T, flags ...string) *manager {
 	t.Helper()
-	binary, err := shared.binary()
-	testutil.Must(t, err)
+	binary := testutil.Get(shared.binary())(t)
 	m := &manager{port: freePort(t)}
 	defaults := []string{
 		"--webhook-port=" + strconv.Itoa(m.port),

@@ -61,9 +61,8 @@ func TestOutputFlags(t *testing.T) {
 		name := strings.TrimPrefix(cmd.CommandPath(), options.ProgramName+" ")
 		want, known := wants[name]
 		delete(wants, name)
-		if !known || flag.Usage != want.usage || flag.DefValue != want.formats[0] || flag.Shorthand != "o" {
-			t.Errorf("%s: -%s, --output %q by default, %q", name, flag.Shorthand, flag.DefValue, flag.Usage)
-		}
+		testutil.Expect(t, known && flag.Usage == want.usage && flag.DefValue == want.formats[0] && flag.Shorthand == "o",
+			"%s: -%s, --output %q by default, %q", name, flag.Shorthand, flag.DefValue, flag.Usage)
 		line := strings.Fields(name)
 		completed := command(t, slices.Concat([]string{"__complete"}, line, []string{"--output", ""})...).Stdout
 		testutil.Check(t, name+": completed", strings.Join(want.formats, "\n")+"\n:4\n", completed)
@@ -73,9 +72,7 @@ func TestOutputFlags(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", name, refused, problem)
 		}
 	}
-	if len(wants) > 0 {
-		t.Errorf("there is no --output of %v", wants)
-	}
+	testutil.Expect(t, len(wants) <= 0, "there is no --output of %v", wants)
 }
 
 // allCommands are cmd and all below it.
@@ -92,9 +89,7 @@ func allCommands(cmd *cobra.Command) []*cobra.Command {
 func TestManifestsFlags(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../../manifests/rendered/*.yaml")
-	if err != nil || len(files) < 3 {
-		t.Fatalf("rendered manifests: %v, %v", files, err)
-	}
+	testutil.Require(t, err == nil && len(files) >= 3, "rendered manifests: %v, %v", files, err)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			found := 0
@@ -102,15 +97,12 @@ func TestManifestsFlags(t *testing.T) {
 				if container.Name == "sa-kms-signer" {
 					continue // another program
 				}
-				if !slices.Equal(container.Command, []string{"/usr/local/bin/sa-controller-manager"}) {
-					t.Errorf("container %s runs %v", container.Name, container.Command)
-				}
+				testutil.Expect(t, slices.Equal(container.Command, []string{"/usr/local/bin/sa-controller-manager"}), "container %s runs %v",
+					container.Name, container.Command)
 				found++
 				t.Run(container.Name, func(t *testing.T) { checkCommandLine(t, container.Args) })
 			}
-			if found == 0 {
-				t.Error("no container")
-			}
+			testutil.Expect(t, found != 0, "no container")
 		})
 	}
 }
@@ -141,13 +133,10 @@ func checkCommandLine(t *testing.T, args []string) {
 	}
 	root := newCommand(nil, io.Discard, io.Discard)
 	command, rest, err := root.Find(args)
-	if err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
+	testutil.Require(t, err == nil, "%v: %v", args, err)
 	testutil.Must(t, command.ParseFlags(rest))
-	if left := command.Flags().Args(); len(left) > 0 {
-		t.Errorf("%v: %q is no sub-command", args, left)
-	}
+	left := command.Flags().Args()
+	testutil.Expect(t, len(left) <= 0, "%v: %q is no sub-command", args, left)
 }
 
 // containers are those of the file's Pods and Deployments.

@@ -26,8 +26,7 @@ func TestPage(t *testing.T) {
 	testutil.Must(t, err)
 	testutil.Check(t, "docs/benchmarks.md", string(want), string(got))
 	const chart = "benchmarks/ratios.svg"
-	want, err = os.ReadFile(docs + chart)
-	testutil.Must(t, err)
+	want = testutil.Get(os.ReadFile(docs + chart))(t)
 	got = testutil.Get(os.ReadFile(filepath.Join(filepath.Dir(page), chart)))(t)
 	testutil.Check(t, chart, string(want), string(got))
 }

@@ -45,8 +45,7 @@ func TestBlocksAreMarked(t *testing.T) {
 		"(?:sh|bash|console|\\n *(?:sa-controller-manager|kubectl|kubeadm|docker|make|bin/\\S+) .*)\\b *(.*)$")
 	blocks := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "manifests/*.md"} {
-		pages, err := filepath.Glob(filepath.Join(root, pattern))
-		testutil.Must(t, err)
+		pages := testutil.Get(filepath.Glob(filepath.Join(root, pattern)))(t)
 		for _, page := range pages {
 			text := testutil.Get(os.ReadFile(page))(t)
 			for _, fence := range commands.FindAllStringSubmatch(string(text), -1) {

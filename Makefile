@@ -147,11 +147,6 @@ demo-rotation: kube-apiserver build ## Rotate the keys of a real kube-apiserver 
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo rotation
 
-.PHONY: demo-signer
-demo-signer: control-plane build ## Rotate those keys beside a stock kube-controller-manager, with nothing taken over: leaks, and the signer killed; not in continuous integration.
-	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
-	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo signer
-
 .PHONY: demo-hsm
 demo-hsm: kube-apiserver build build-kms-signer ## Move those keys to SoftHSM, to a transit engine, to a foreign signer and back, likewise; needs Debian packages.
 	@test/deps.sh backends

@@ -20,8 +20,7 @@ import (
 // file reads one of the files that openssl made.
 func file(tb testing.TB, name string) []byte {
 	tb.Helper()
-	data := testutil.Get(os.ReadFile(filepath.Join("testdata", "pem", name+".pem")))(tb)
-	return data
+	return testutil.Get(os.ReadFile(filepath.Join("testdata", "pem", name+".pem")))(tb)
 }
 
 // block encodes one PEM block.

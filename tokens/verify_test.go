@@ -41,8 +41,7 @@ func forge(tb testing.TB, header map[string]any, payload string, sign func(text 
 func with(tb testing.TB, method jwt.SigningMethod, key any) func(string) []byte {
 	return func(text string) []byte {
 		tb.Helper()
-		signature := testutil.Get(method.Sign(text, key))(tb)
-		return signature
+		return testutil.Get(method.Sign(text, key))(tb)
 	}
 }
 
@@ -53,8 +52,7 @@ func rawKey(tb testing.TB, data []byte) crypto.Signer {
 	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
 		return key
 	}
-	key := testutil.Get(x509.ParseECPrivateKey(block.Bytes))(tb)
-	return key
+	return testutil.Get(x509.ParseECPrivateKey(block.Bytes))(tb)
 }
 
 // attack is a token that must not verify with a ring of RSA2048 (active), P256 and P384, with the error it
@@ -143,8 +141,7 @@ func asn1Signature(tb testing.TB, key crypto.Signer) func(string) []byte {
 	return func(text string) []byte {
 		tb.Helper()
 		digest := sha256.Sum256([]byte(text))
-		signature := testutil.Get(key.Sign(rand.Reader, digest[:], crypto.SHA256))(tb)
-		return signature
+		return testutil.Get(key.Sign(rand.Reader, digest[:], crypto.SHA256))(tb)
 	}
 }
 

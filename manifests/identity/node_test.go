@@ -117,8 +117,7 @@ func (n *node) write(t *testing.T, name string, data []byte) {
 
 func (n *node) read(t *testing.T, name string) []byte {
 	t.Helper()
-	data := testutil.Get(os.ReadFile(n.path(name)))(t)
-	return data
+	return testutil.Get(os.ReadFile(n.path(name)))(t)
 }
 
 func (n *node) ensure(t *testing.T) {
@@ -166,6 +165,5 @@ func (n *node) embed(t *testing.T) {
 func (n *node) issue(t *testing.T, name pkix.Name) []byte {
 	t.Helper()
 	ca := testutil.Get(openAuthority(n.dir, n.clock.Now()))(t)
-	made := testutil.Get(ca.issue(name, time.Hour))(t)
-	return made
+	return testutil.Get(ca.issue(name, time.Hour))(t)
 }

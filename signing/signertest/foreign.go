@@ -76,8 +76,7 @@ func NewForeign(path, keyID string, key []byte) (*Foreign, error) {
 // ListedKey is an entry of FetchKeys.
 func ListedKey(tb testing.TB, keyID string, key []byte) *externaljwtv1.Key {
 	tb.Helper()
-	listed := testutil.Get(listedKey(keyID, key))(tb)
-	return listed
+	return testutil.Get(listedKey(keyID, key))(tb)
 }
 
 func listedKey(keyID string, key []byte) (*externaljwtv1.Key, error) {

@@ -113,8 +113,7 @@ func (c *cluster) controlPlane() string { return cmp.Or(c.node, c.name+"-control
 func (c *cluster) minor(t *testing.T) int {
 	t.Helper()
 	version := testutil.Get(c.client.Discovery().ServerVersion())(t)
-	minor := testutil.Get(strconv.Atoi(version.Minor))(t)
-	return minor
+	return testutil.Get(strconv.Atoi(version.Minor))(t)
 }
 
 // onNode runs a command on the control-plane node and returns what it prints on stdout.

@@ -100,8 +100,7 @@ func (n *node) install(t *testing.T, binary string) {
 
 func (n *node) read(t *testing.T, name string) []byte {
 	t.Helper()
-	data := testutil.Get(os.ReadFile(n.path(name)))(t)
-	return data
+	return testutil.Get(os.ReadFile(n.path(name)))(t)
 }
 
 func (n *node) exists(name string) bool {
@@ -145,8 +144,7 @@ func userKubeconfig(t *testing.T, ca *devcluster.Authority, server, user string,
 func publicKey(t *testing.T, private []byte) []byte {
 	t.Helper()
 	key := testutil.Get(signing.ParsePrivateKey(private))(t)
-	encoded := testutil.Get(signing.EncodePublicKeys(key.Public()))(t)
-	return encoded
+	return testutil.Get(signing.EncodePublicKeys(key.Public()))(t)
 }
 
 func (n *node) startEtcd(t *testing.T, port, peerPort int) {
@@ -209,8 +207,7 @@ func (n *node) connect(t *testing.T, user rest.ImpersonationConfig) kubernetes.I
 	config.QPS, config.Impersonate, config.WarningHandler = -1, user, rest.NoWarnings{}
 	transport := testutil.Get(rest.HTTPClientFor(config))(t)
 	t.Cleanup(transport.CloseIdleConnections)
-	client := testutil.Get(kubernetes.NewForConfigAndClient(config, transport))(t)
-	return client
+	return testutil.Get(kubernetes.NewForConfigAndClient(config, transport))(t)
 }
 
 // must runs a sub-command on the node, which has to succeed.

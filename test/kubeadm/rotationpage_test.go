@@ -78,8 +78,7 @@ func startTime() *regexp.Regexp {
 // headerOf reads a token without verifying it.
 func headerOf(t *testing.T, token string) tokens.Token {
 	t.Helper()
-	content := testutil.Get(tokens.Inspect(token))(t)
-	return content
+	return testutil.Get(tokens.Inspect(token))(t)
 }
 
 // allAccepted asks until kube-apiserver has answered; it may be on its way out or in.

@@ -26,6 +26,7 @@ func TestLeakOnThreeNodes(t *testing.T) {
 	t.Parallel()
 	p := newKeyNodes(t, "cp-3")
 	first := p.first.signs(t)
+	p.exportsSignerMetrics(t)
 	ring := p.keys(t, p.first, "rotate", "--wait", "--cache-age=0s")
 	p.copyRing(t, p.third)
 	p.first.awaitGeneration(t, ring)

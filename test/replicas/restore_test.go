@@ -144,8 +144,7 @@ func (p *keyNodes) restoreSecret(t *testing.T, b backup) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	content := testutil.Get(os.ReadFile(path))(t)
-	return content
+	return testutil.Get(os.ReadFile(path))(t)
 }
 
 // fallen wants the commands on the first node to say that its file is not the one that it has used, and how to get

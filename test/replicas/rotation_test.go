@@ -16,68 +16,7 @@ import (
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
-
-	"sa-controller-manager/test/await"
 )
-
-// TestRotateOnTwoNodes does what docs/rotation.md says about several control-plane nodes: rotations, the way back and a
-// leak, with kube-apiserver, process with the external signer and copy of the key ring on each of two hosts. At every moment
-// each kube-apiserver accepts the tokens of both, and those that were issued before.
-func TestRotateOnTwoNodes(t *testing.T) {
-	await.Long(t)
-	t.Parallel()
-	p := newKeyNodes(t)
-	first := p.first.signs(t)
-	p.exportsSignerMetrics(t)
-	p.judge(t, "before", first, first)
-
-	ring := p.keys(t, p.first, "next", "--algorithm=P-256")
-	second := ring.next()
-	p.refuses(t, "host cp-2 does not have the next key "+second, p.first, "rotate", "--cache-age=0s")
-	p.distribute(t, ring)
-	for _, node := range p.nodes() {
-		list := p.keys(t, node, "list")
-		refused := slices.ContainsFunc(list.Keys, func(key ringKey) bool {
-			return key.Accepted != "yes" && (key.ID == first || key.ID == second)
-		})
-		testutil.Expect(t, list.Generation == ring.Generation && list.next() == second && !refused,
-			"the list on %s: %+v, want generation %d with both keys accepted", node.name, list, ring.Generation)
-	}
-
-	ring = p.keys(t, p.first, "rotate", "--wait", "--cache-age=0s")
-	third := ring.next()
-	p.first.awaitGeneration(t, ring)
-	p.judge(t, "rotated, one node has the copy", second, second)
-	p.refuses(t, "host cp-2 does not have the next key "+third, p.first, "rotate", "--cache-age=0s")
-	p.distribute(t, ring)
-	p.judge(t, "rotated", second, second)
-
-	if ring = p.keys(t, p.first, "rollback"); ring.next() != "" {
-		t.Errorf("after a rollback from another kind of key %s is next", ring.next())
-	}
-	ring = p.keys(t, p.first, "next")
-	p.distribute(t, ring)
-	p.judge(t, "rolled back", first, first)
-	p.leak(t, first, ring.next())
-}
-
-// leak revokes the active key on the first node. No copy is made: the other node follows what is published.
-func (p *keyNodes) leak(t *testing.T, leaked, next string) {
-	t.Helper()
-	dead := append(p.tokensOf(leaked), p.forged(t, leaked))
-	p.accepted(t, dead)
-	p.refuses(t, "give --yes to revoke the key", p.first, "revoke", leaked)
-	begun := time.Now()
-	p.keys(t, p.first, "revoke", leaked, "--yes")
-	p.dead(t, dead)
-	took := time.Since(begun).Round(time.Millisecond)
-	if t.Logf("the last token of the key was refused after %s", took); took > 12*time.Second {
-		t.Errorf("tokens of the key were accepted for up to %s", took)
-	}
-	p.forget(leaked)
-	p.hold(t, next)
-	p.judge(t, "revoked, one node has the copy", next, next)
-}
 
 // exportsSignerMetrics wants of each kube-apiserver the series by which the alert SACMSignerMissing
 // tells one with the external signer from one with key files.

@@ -44,8 +44,7 @@ func stops(t *testing.T, c *devcluster.Cluster) {
 
 func client(t *testing.T, c *devcluster.Cluster) kubernetes.Interface {
 	t.Helper()
-	client := testutil.Get(c.Client())(t)
-	return client
+	return testutil.Get(c.Client())(t)
 }
 
 // limited bounds a wait.
@@ -65,6 +64,5 @@ func poll(t *testing.T, what string, ok func(context.Context) error) {
 
 func currentBinary(t *testing.T) devcluster.Binary {
 	t.Helper()
-	binary := testutil.Get(devcluster.FindBinary(t.Context()))(t)
-	return binary
+	return testutil.Get(devcluster.FindBinary(t.Context()))(t)
 }

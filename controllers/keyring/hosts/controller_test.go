@@ -134,8 +134,7 @@ func (r *ringReplica) check(t *testing.T, when, status string, mismatch map[stri
 
 func read(t *testing.T, client *fake.Clientset) Published {
 	t.Helper()
-	p := testutil.Get(Fetch(t.Context(), client))(t)
-	return p
+	return testutil.Get(Fetch(t.Context(), client))(t)
 }
 
 func secret() *corev1.Secret {

@@ -658,6 +658,5 @@ func withoutKeyID(t *testing.T) string {
 	_, _, err := jwt.NewParser().ParseUnverified(legacyToken(t, testkeys.RSA2048()), claims)
 	testutil.Must(t, err)
 	key := testutil.Get(jwt.ParseRSAPrivateKeyFromPEM(testkeys.RSA2048()))(t)
-	token := testutil.Get(jwt.NewWithClaims(jwt.SigningMethodRS256, claims).SignedString(key))(t)
-	return token
+	return testutil.Get(jwt.NewWithClaims(jwt.SigningMethodRS256, claims).SignedString(key))(t)
 }

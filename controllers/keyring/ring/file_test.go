@@ -36,8 +36,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 	text := func(pem []byte) string { return strings.ReplaceAll(string(pem), "\n", `\n`) }
 	public := func(pem []byte) []byte {
-		encoded := testutil.Get(signing.EncodePublicKeys(testkeys.Parse(pem).Public()))(t)
-		return encoded
+		return testutil.Get(signing.EncodePublicKeys(testkeys.Parse(pem).Public()))(t)
 	}
 	rsa, half := text(testkeys.Parse(testkeys.RSA2048()).PEM()), text(public(testkeys.P384()))
 	other := testkeys.Parse(testkeys.RSA2048Other())
@@ -323,8 +322,7 @@ const (
 
 func read(t testing.TB, f *File) State {
 	t.Helper()
-	state := testutil.Get(f.Read())(t)
-	return state
+	return testutil.Get(f.Read())(t)
 }
 
 // newRing makes a ring in which an RSA key signs, a public key verifies and no key is next.
@@ -393,6 +391,5 @@ func files(t testing.TB, f *File) map[string]fs.FileMode {
 // bytesOf is the content of the file.
 func bytesOf(t testing.TB, f *File) []byte {
 	t.Helper()
-	data := testutil.Get(os.ReadFile(f.path))(t)
-	return data
+	return testutil.Get(os.ReadFile(f.path))(t)
 }

@@ -43,8 +43,7 @@ func ids(state ring.State) []string {
 func encode(t testing.TB, state ring.State) []byte {
 	t.Helper()
 	testutil.Must(t, state.Validate())
-	data := testutil.Get(json.Marshal(state))(t)
-	return data
+	return testutil.Get(json.Marshal(state))(t)
 }
 
 // decode is how a state is read, without its keys.

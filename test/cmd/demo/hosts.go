@@ -54,7 +54,7 @@ func (d *rotation) demonstrate(ctx context.Context, startSigner func(context.Con
 
 func (d *rotation) startHosts(ctx context.Context, startSigner func(context.Context) error) error {
 	if err := d.startCluster(ctx, devcluster.Options{
-		ExternalSigner: true, APIServerFlags: d.serverFlags,
+		ExternalSigner: true,
 		BeforeAPIServer: func(cluster *devcluster.Cluster) (err error) {
 			if d.cluster == nil {
 				d.cluster, d.ringFile = cluster, ringOf(cluster)
@@ -63,7 +63,7 @@ func (d *rotation) startHosts(ctx context.Context, startSigner func(context.Cont
 			if err := d.copyTo(ctx, cluster); err != nil {
 				return err
 			}
-			d.managers[cluster], err = d.serve(cluster)
+			d.managers[cluster], err = d.binary.StartManager(cluster, d.signerFlags(cluster)...)
 			return err
 		},
 	}); err != nil {
@@ -105,7 +105,7 @@ func (d *rotation) startSigner(ctx context.Context) (err error) {
 	}, d.keyFlags...)...); err != nil {
 		return err
 	}
-	d.manager, err = d.serve(d.cluster)
+	d.manager, err = d.binary.StartManager(d.cluster, d.signerFlags(d.cluster)...)
 	return err
 }
 

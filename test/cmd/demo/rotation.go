@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sa-controller-manager/controllers/keyring/ring"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -40,12 +39,6 @@ type rotation struct {
 	hosts    []*host // the first one is story.cluster
 	managers map[*devcluster.Cluster]*devcluster.Manager
 
-	// serve starts the process that signs on a host, and fills is the key that a token controller signs with.
-	serve func(*devcluster.Cluster) (*devcluster.Manager, error)
-	fills func() (ring.Key, error)
-
-	serverFlags map[string][]string // of kube-apiserver
-
 	keyFlags []string // of the manager and of the commands, about keys outside of the ring
 	without  string   // the flag for a host that is lost
 	secrets  int      // that were made
@@ -68,10 +61,6 @@ func showRotation(ctx context.Context, s *story) error {
 func newRotation(s *story) *rotation {
 	d := &rotation{clients: &clients{story: s}, managers: map[*devcluster.Cluster]*devcluster.Manager{}}
 	d.flags = func() []string { return append(slices.Clone(d.keyFlags), d.apiServers()...) }
-	d.serve = func(cluster *devcluster.Cluster) (*devcluster.Manager, error) {
-		return d.binary.StartManager(cluster, d.signerFlags(cluster)...)
-	}
-	d.fills = d.active
 	return d
 }
 
@@ -120,7 +109,7 @@ func (d *rotation) signBoth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	key, err := d.fills()
+	key, err := d.active()
 	if err != nil {
 		return err
 	}
@@ -209,8 +198,8 @@ func (d *rotation) hostIsLost(ctx context.Context) error {
 	return d.rotate(ctx, "", "")
 }
 
-// revoked revokes a key that has leaked. left is what the command says is left to do, "" for nothing.
-func (d *rotation) revoked(ctx context.Context, leaked, left string) error {
+// revoked revokes a key that has leaked.
+func (d *rotation) revoked(ctx context.Context, leaked string) error {
 	dead := d.load.Forget(leaked)
 	// The other hosts get no copy: they read of the revocation in the published ring.
 	begun := time.Now()
@@ -229,11 +218,7 @@ func (d *rotation) revoked(ctx context.Context, leaked, left string) error {
 		}
 	}
 	took := time.Since(begun)
-	err := <-done
-	if left != "" {
-		err = d.refused(err, left)
-	}
-	if err != nil {
+	if err := <-done; err != nil {
 		return err
 	}
 	d.notef("revoked", "%s: %d hosts refuse %d tokens of it after %s", leaked, len(d.live()), len(dead), rounded(took))

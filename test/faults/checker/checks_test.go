@@ -217,8 +217,7 @@ func TestKeyRing(t *testing.T) {
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
-	key := testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	return key
+	return testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func idOf(t *testing.T, key *ecdsa.PrivateKey) string {

@@ -277,8 +277,7 @@ func TestExportKubeadm(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "ring.json")
 	keysCommand(t, file, "init", "--algorithm=P-256")
 	read := func(name string) []byte {
-		data := testutil.Get(os.ReadFile(filepath.Join(dir, name)))(t)
-		return data
+		return testutil.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 	}
 	if got := keysCommand(t, file, "export", "--kubeadm="+dir); got.Code != 0 || got.Stdout != "" {
 		t.Fatalf("%+v", got)
@@ -303,8 +302,7 @@ func TestExportKubeadm(t *testing.T) {
 		testutil.Expect(t, got.Code == 1 && strings.Contains(got.Stderr, "nothing was written") && bytes.Equal(after, pub), "%s: %+v", why, got)
 	}
 	refuses("restored", func(state ring.State) ring.State {
-		rotated := testutil.Get(ring.Rotate(state, nil, time.Now()))(t)
-		return rotated
+		return testutil.Get(ring.Rotate(state, nil, time.Now()))(t)
 	})
 	refuses("revoked", func(state ring.State) ring.State {
 		key := state.Active()

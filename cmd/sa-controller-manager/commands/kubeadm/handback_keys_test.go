@@ -169,8 +169,7 @@ func keyID(t *testing.T, data []byte) string { t.Helper(); return testkeys.Parse
 
 func public(t *testing.T, data []byte) []byte {
 	t.Helper()
-	pem := testutil.Get(signing.EncodePublicKeys(testkeys.Parse(data).Public()))(t)
-	return pem
+	return testutil.Get(signing.EncodePublicKeys(testkeys.Parse(data).Public()))(t)
 }
 
 // toSigner rotates the ring to a key that another process has, under its derived ID or another one.

@@ -162,8 +162,7 @@ func handback(c *Config, o *observed) ([]step, error) { return c.planHandback(o)
 func (p *controlPlane) steps(t *testing.T, way way) []step {
 	t.Helper()
 	o := testutil.Get(p.config.observe())(t)
-	steps := testutil.Get(way(&p.config, o))(t)
-	return steps
+	return testutil.Get(way(&p.config, o))(t)
 }
 
 // all is more than a way has steps.

@@ -112,8 +112,7 @@ func JWKS(t *testing.T, keys ...[]byte) []byte {
 	for _, data := range keys {
 		public = append(public, testkeys.Parse(data).Public())
 	}
-	document := testutil.Get(signing.MarshalJWKS(public))(t)
-	return document
+	return testutil.Get(signing.MarshalJWKS(public))(t)
 }
 
 // IdentityLeases are those of kube-apiservers that live, one on each host.

@@ -184,9 +184,8 @@ func TestOnlyTheCanonicalSpellingVerifies(t *testing.T) {
 		"wrapped":    strings.ReplaceAll(good, ".", ".\n"),
 		"wide blank": "\u3000" + good,
 	} {
-		if got, err := tokens.VerifyLegacy(token, ring()); !errors.Is(err, tokens.ErrMalformed) {
-			t.Errorf("%s: as it stands there: %v, %v", name, got, err)
-		}
+		got, err := tokens.VerifyLegacy(token, ring())
+		testutil.Expect(t, errors.Is(err, tokens.ErrMalformed), "%s: as it stands there: %v, %v", name, got, err)
 		testutil.Check(t, name+": canonical spelling", good, tokens.Canonical(token))
 		if got, err := tokens.VerifyLegacy(tokens.Canonical(token), ring()); err != nil || got.KeyID != key.ID() {
 			t.Errorf("%s: as it was issued: %v, %v", name, got, err)

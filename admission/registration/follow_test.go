@@ -208,8 +208,7 @@ func TestCompletedPodsAreSkipped(t *testing.T) {
 				got, want)
 		}
 	}
-	if got := (Spec{}).notCompleted(isComplete); len(got) > 0 {
-		t.Errorf("other plugins see no Pod with %v", got)
-	}
+	got := (Spec{}).notCompleted(isComplete)
+	testutil.Expect(t, len(got) <= 0, "other plugins see no Pod with %v", got)
 	testutil.Check(t, "conditions without an ordinary plugin", 1, len(urlSpec().notCompleted(isComplete, notAMirror())))
 }

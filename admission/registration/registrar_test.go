@@ -372,9 +372,8 @@ func TestCABundleChanges(t *testing.T) {
 		a.accepts(slices.Concat(first, second))
 		synctest.Wait()
 		a.expect(t, "both", "mutate", "validate")
-		if probes, _ := a.counts(); probes != 2 {
-			t.Errorf("%d probes for a rollover, want one more than the first", probes-1)
-		}
+		probes, _ := a.counts()
+		testutil.Expect(t, probes == 2, "%d probes for a rollover, want one more than the first", probes-1)
 		testutil.Check(t, "registered", []string{string(first) + string(second)}, a.ca.has())
 		a.change(t, validating, func(o *object) *object { return o.with(nil).annotated(AnnotationOff) })
 		third := caPEM(t)

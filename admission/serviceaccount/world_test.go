@@ -167,9 +167,8 @@ func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admi
 	again.Object = apply(t, request.Object, first.Patch)
 	checkOnlyAdds(t, request.Object, first.Patch)
 	second := &admission.Response{}
-	if err := plugin.Admit(t.Context(), &again, second); err != nil {
-		t.Fatalf("the patched Pod was refused: %v\n%s", err, again.Object)
-	}
+	err := plugin.Admit(t.Context(), &again, second)
+	testutil.Require(t, err == nil, "the patched Pod was refused: %v\n%s", err, again.Object)
 	testutil.Expect(t, len(second.Patch) <= 0, "the patched Pod was patched again: %+v", second.Patch)
 	testutil.CheckError(t, "the admitted Pod is not valid", "", plugin.Validate(t.Context(), &again, &admission.Response{}))
 	return first, again.Object, nil

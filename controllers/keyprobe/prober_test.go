@@ -49,9 +49,8 @@ func TestAKeyRingDecides(t *testing.T) {
 		time.Sleep(maxBackoff)
 		synctest.Wait()
 		testutil.Check(t, "status once it is accepted", "key NEXT signs", a.named(a.Status()))
-		if err := a.MaySign(); err != nil {
-			t.Errorf("MaySign of a key that is accepted: %v", err)
-		}
+		err := a.MaySign()
+		testutil.Expect(t, err == nil, "MaySign of a key that is accepted: %v", err)
 		testutil.Check(t, "calls of Proven, for OLD and NEXT", 2, proven)
 
 		probes := len(a.reviewed())

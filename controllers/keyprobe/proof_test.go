@@ -34,9 +34,8 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 				server := knowing(keys.old)
 				proven := 0
 				a := start(t, server, func(c *Config) { c.Proven = func() { proven++ } })
-				if err := errors.Join(a.MaySign(), a.MayFill()); err != nil || !a.Confirmed(keys.old.ID()) {
-					t.Fatalf("at the start: %v", err)
-				}
+				err := errors.Join(a.MaySign(), a.MayFill())
+				testutil.Require(t, err == nil && a.Confirmed(keys.old.ID()), "at the start: %v", err)
 				server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
 				time.Sleep(time.Hour)
 				synctest.Wait()

@@ -175,9 +175,8 @@ func TestReadsAreNotRepeated(t *testing.T) {
 	w.Clock.Step(listPeriod)
 	w.FailNext("patch", "serviceaccounts", controllertest.Conflict("serviceaccounts"))
 	const removesAll = "patch serviceaccounts app [uid-app 11] references"
-	if err := w.syncReferences(t.Context(), named("app")); !apierrors.IsConflict(err) {
-		t.Errorf("a conflict: error %v", err)
-	}
+	err := w.syncReferences(t.Context(), named("app"))
+	testutil.Expect(t, apierrors.IsConflict(err), "a conflict: error %v", err)
 	testutil.Check(t, "ten seconds later", []string{"list secrets", removesAll}, w.Actions(t))
 	syncs("the version of the account is still the same", nil, removesAll)
 }

@@ -165,9 +165,8 @@ func TestCloseNew(t *testing.T) {
 	busy.conn.End()
 	testutil.Expect(t, s.AllIdle(), "not all are said to be idle")
 	testutil.Must(t, waits.conn.Close())
-	if err := waits.conn.Close(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("closed twice: %v", err)
-	}
+	err := waits.conn.Close()
+	testutil.Expect(t, errors.Is(err, net.ErrClosed), "closed twice: %v", err)
 	testutil.Must(t, s.listener.Close())
 	if _, err := s.listener.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("accepted by a closed listener: %v", err)

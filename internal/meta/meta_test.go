@@ -172,9 +172,8 @@ func TestQuotedSecrets(t *testing.T) {
 		"Object":          fmt.Sprint(testHeld[0]["password"], " hunter2"),
 	} {
 		for _, said := range []string{policy + ": " + quote, webhook + ": " + quote} {
-			if got := SecretError(refusedWith(403, "Forbidden", said), testHeld...).Error(); strings.Contains(got, quote) {
-				t.Errorf("%s: %s", name, got)
-			}
+			got := SecretError(refusedWith(403, "Forbidden", said), testHeld...).Error()
+			testutil.Expect(t, !strings.Contains(got, quote), "%s: %s", name, got)
 			// Cut off where it begins.
 			long := webhook + ": " + strings.Repeat("x", max(0, longestText-len(webhook)-2-len(quote)/2)) + quote
 			if got := SecretError(refusedWith(403, "Forbidden", long), testHeld...).Error(); len(quote) > 4*longestPart &&

@@ -107,9 +107,8 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 
 		r.Add(keys) // comes late
 		synctest.Wait()
-		if n := r.in(time.Second); n < sharedRate {
-			t.Errorf("%d requests in the second of a new key, want its first attempts beside the others", n)
-		}
+		n := r.in(time.Second)
+		testutil.Expect(t, n >= sharedRate, "%d requests in the second of a new key, want its first attempts beside the others", n)
 		r.allowed.Store(true)
 		time.Sleep((keys + 1) * time.Second / sharedRate)
 		synctest.Wait()
@@ -165,9 +164,8 @@ func TestDamping(t *testing.T) {
 			clock := testclock.NewFakePassiveClock(time.Now())
 			damping := NewDamping[string](tc.first, tc.most, clock)
 			advance := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
-			if delay, again := damping.Delay("a"), damping.Wrote("a"); delay != 0 || again {
-				t.Errorf("the first write waits for %v, again %t", delay, again)
-			}
+			delay, again := damping.Delay("a"), damping.Wrote("a")
+			testutil.Expect(t, delay == 0 && !again, "the first write waits for %v, again %t", delay, again)
 			var got []time.Duration
 			for n := range tc.want {
 				delay := damping.Delay("a")

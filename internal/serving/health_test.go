@@ -172,9 +172,8 @@ func TestKeptCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := testutil.Get(keptCert(t, dir))(t)
-	if again, err := keptCert(t, dir); err != nil || again != first {
-		t.Errorf("the certificate of the first start is not found again: %v", err)
-	}
+	again, err := keptCert(t, dir)
+	testutil.Expect(t, err == nil && again == first, "the certificate of the first start is not found again: %v", err)
 	var files []string
 	entries := testutil.Get(os.ReadDir(dir))(t)
 	for _, entry := range entries {

@@ -254,9 +254,8 @@ func TestUnrecorded(t *testing.T) {
 	created := Files{Name: APIServer, Manifest: staticpodtest.Read(t, "testdata/manifests/v1.37/kube-apiserver.yaml")}
 	lost := testutil.Get(created.Takeover(Changes{Signer: true}))(t)
 	lost.Taken, lost.Patch = nil, nil
-	if _, err := lost.Takeover(Changes{Signer: true}); err == nil || !strings.Contains(err.Error(), "by hand, from its backup") {
-		t.Errorf("the backup would be lost, too: %v", err)
-	}
+	_, err := lost.Takeover(Changes{Signer: true})
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "by hand, from its backup"), "the backup would be lost, too: %v", err)
 	created.Manifest, created.Backup = lost.Manifest, lost.Manifest
 	if _, err := created.Takeover(Changes{Signer: true}); err != nil {
 		t.Errorf("of a cluster that was created with our signer: %v", err)
@@ -290,9 +289,8 @@ func TestGate(t *testing.T) {
 		"AllBetaOfOld":   {reason: "it was no beta", of: "v1.36.3", gates: []string{"AllBeta=true"}},
 	} {
 		command := []string{APIServer, Assign(emulatedFlag, strings.Join(tc.emulated, ",")), Assign(gatesFlag, strings.Join(tc.gates, ","))}
-		if on := ReadsManifests(tc.of, command); on != tc.on {
-			t.Errorf("%s, %s: on: %t", name, tc.reason, on)
-		}
+		on := ReadsManifests(tc.of, command)
+		testutil.Expect(t, on == tc.on, "%s, %s: on: %t", name, tc.reason, on)
 		f := Files{Name: APIServer, Manifest: bytes.Replace(staticpodtest.Manifest(command), []byte("x:v1.36.3"), []byte("x:"+tc.of), 1)}
 		f.Manifest = bytes.Replace(f.Manifest, []byte("x:kube-apiserver:"), []byte("x:"), 1)
 		const refused = "reads no webhook configurations from files: v1.37 does, " +

@@ -235,9 +235,8 @@ func TestLostPermissionsComeBack(t *testing.T) {
 		c.ahead += d
 	}
 	passed()
-	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "lacked permissions, and has them now") {
-		t.Fatalf("first: %q", got)
-	}
+	got := strings.Join(said.take(), "\n")
+	testutil.Require(t, strings.Contains(got, "lacked permissions, and has them now"), "first: %q", got)
 	objects := len(a.has)
 	for name := range a.has {
 		if strings.Contains(name, "/clusterroles/") || strings.Contains(name, "/clusterrolebindings/") {

@@ -133,14 +133,12 @@ func TestBreakGlassWithKubectlAlone(t *testing.T) {
 	command := kubectlCommand(t, shell)
 	flags := webhookFlags(t)
 	first := startManager(t, cluster, flags)
-	if pod := createPod(t, cluster); pod.Spec.ServiceAccountName != "default" {
-		t.Fatalf("serviceaccount %q: the webhook is not in", pod.Spec.ServiceAccountName)
-	}
+	pod := createPod(t, cluster)
+	testutil.Require(t, pod.Spec.ServiceAccountName == "default", "serviceaccount %q: the webhook is not in", pod.Spec.ServiceAccountName)
 
 	begun := time.Now()
-	if got := shell.run(t, command)[0]; got.code != "0" {
-		t.Fatalf("%s\nexit code %s: %s", command, got.code, got.printed)
-	}
+	got := shell.run(t, command)[0]
+	testutil.Require(t, got.code == "0", "%s\nexit code %s: %s", command, got.code, got.printed)
 	awaitUntouched(t, cluster, begun.Add(10*time.Second))
 	t.Logf("the webhook is out after %s", time.Since(begun).Round(time.Millisecond))
 

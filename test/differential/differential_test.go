@@ -119,9 +119,8 @@ func compare(t *testing.T, data []byte) answer {
 	}
 	theirs, ours := w.plugins()
 	want, got := askUpstream(t, theirs, q), askOurs(t, ours, q)
-	if diff := cmp.Diff(want.refusal, got.refusal); diff != "" {
-		t.Fatalf("refusal (-upstream +ours):\n%s\n%s", diff, q.object)
-	}
+	diff := cmp.Diff(want.refusal, got.refusal)
+	testutil.Require(t, diff == "", "refusal (-upstream +ours):\n%s\n%s", diff, q.object)
 	if diff := cmp.Diff(want.stored, got.stored); diff != "" {
 		t.Errorf("stored Pod (-upstream +ours):\n%s\n%s", diff, q.object)
 	}
@@ -174,9 +173,8 @@ func askOurs(t *testing.T, plugin *serviceaccount.Plugin, q question) answer {
 		}
 	}
 	decoded := &corev1.Pod{}
-	if err := runtime.DecodeInto(legacyscheme.Codecs.UniversalDeserializer(), request.Object, decoded); err != nil {
-		t.Fatalf("decode the patched Pod: %v\n%s", err, request.Object)
-	}
+	err := runtime.DecodeInto(legacyscheme.Codecs.UniversalDeserializer(), request.Object, decoded)
+	testutil.Require(t, err == nil, "decode the patched Pod: %v\n%s", err, request.Object)
 	return answer{stored: versioned(t, internal(t, decoded))}
 }
 
@@ -225,9 +223,8 @@ func internal(t *testing.T, pod *corev1.Pod) *core.Pod {
 func versioned(t *testing.T, pod *core.Pod) *corev1.Pod {
 	t.Helper()
 	converted := &corev1.Pod{}
-	if err := legacyscheme.Scheme.Convert(pod, converted, nil); err != nil {
-		t.Fatalf("convert: %v", err)
-	}
+	err := legacyscheme.Scheme.Convert(pod, converted, nil)
+	testutil.Require(t, err == nil, "convert: %v", err)
 	converted.APIVersion, converted.Kind = "v1", "Pod"
 	decoded := &corev1.Pod{}
 	// Through JSON, which does not tell an empty list from none.

@@ -57,9 +57,8 @@ func TestSignerNeedsNoKubeconfig(t *testing.T) {
 		if got := ask(t, m.URL(), "/livez", c.Config()); got.status != http.StatusOK {
 			t.Errorf("%s: /livez answers %d, and the kubelet ends the process: %s", state, got.status, got.body)
 		}
-		if _, err := remote.Fetch(testcluster.Context(t)); err != nil {
-			t.Errorf("%s: FetchKeys: %v", state, err)
-		}
+		_, err := remote.Fetch(testcluster.Context(t))
+		testutil.Expect(t, err == nil, "%s: FetchKeys: %v", state, err)
 	}
 	works("Missing", "no such file or directory")
 	write(kubeconfig, "this: [is not")
@@ -70,9 +69,8 @@ func TestSignerNeedsNoKubeconfig(t *testing.T) {
 	works("DamagedCertificate", "want PEM of a certificate")
 	write(kubeconfig, good)
 	m.AwaitReady(t)
-	if _, err := remote.Fetch(testcluster.Context(t)); err != nil {
-		t.Errorf("the socket was given up on the way: %v", err)
-	}
+	_, err := remote.Fetch(testcluster.Context(t))
+	testutil.Expect(t, err == nil, "the socket was given up on the way: %v", err)
 	c.AwaitAutoSecret(t, c.Namespace(t), "default")
 	m.ExpectLog(t, "serving only the external signer")
 }

@@ -47,9 +47,8 @@ func TestHandbackByHand(t *testing.T) {
 	})
 
 	script := strings.Join(pageCommands(t, "../../docs/takeover.md", "### By hand"), "\n")
-	if printed, err := n.shell(t, script).CombinedOutput(); err != nil {
-		t.Fatalf("%v of\n%s\nit printed:\n%s\n%s", err, script, printed, n.kubelet)
-	}
+	printed, err := n.shell(t, script).CombinedOutput()
+	testutil.Require(t, err == nil, "%v of\n%s\nit printed:\n%s\n%s", err, script, printed, n.kubelet)
 	testutil.Check(t, "manifests", before, n.manifests(t))
 	weAreGone(t, n)
 }

@@ -33,9 +33,8 @@ func TestUninstall(t *testing.T) {
 	awaitDefaultAccount(t, n, "default")
 	n.must(t, append([]string{"takeover"}, n.podFlags()...)...)
 	weRun(t, n)
-	if left := n.ours(t); len(left) < 10 {
-		t.Fatalf("only %q is ours while we run, so looking for it proves nothing", left)
-	}
+	left := n.ours(t)
+	testutil.Require(t, len(left) >= 10, "only %q is ours while we run, so looking for it proves nothing", left)
 
 	blocks := pageCommands(t, "../../docs/uninstall.md", "# Uninstall")
 	for _, block := range blocks {

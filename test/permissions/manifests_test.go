@@ -141,9 +141,8 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	testutil.Must(t, client.Roles("kube-system").Delete(t.Context(), gone, metav1.DeleteOptions{}))
 	binding := testutil.Get(client.ClusterRoleBindings().Get(t.Context(), moved, metav1.GetOptions{}))(t)
 	binding.Subjects[0].Name = "other"
-	if _, err := client.ClusterRoleBindings().Update(t.Context(), binding, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := client.ClusterRoleBindings().Update(t.Context(), binding, metav1.UpdateOptions{})
+	testutil.Must(t, err)
 
 	apply()
 	testutil.Check(t, "the role of a newer version", newer.Rules, get("common").Rules)
@@ -211,9 +210,8 @@ func TestReissue(t *testing.T) {
 	w.PatchSecret(t, "default", "mine", `{"metadata":{"annotations":{"sa-controller-manager/reissue":"side-by-side"}}}`)
 	testcluster.Run(t, "", "keys", "rotate", "--wait", "--cache-age=0s", flag, "--kubeconfig="+w.Kubeconfig()).ExpectCode(t, 0)
 	awaitLog(t, manager, `"Re-issued token secret"`)
-	if _, err := manager.Get(t.Context(), "/readyz"); err != nil {
-		t.Error(err)
-	}
+	_, err := manager.Get(t.Context(), "/readyz")
+	testutil.Expect(t, err == nil, "%v", err)
 	if exit, err := manager.Stop(); err != nil || exit.Code != 0 {
 		t.Errorf("ended with code %d, %v; want 0", exit.Code, err)
 	}

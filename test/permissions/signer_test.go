@@ -143,9 +143,8 @@ func TestSignerAlone(t *testing.T) {
 	signs := w.kcm(t) + " signs the tokens of Secrets with key "
 	leaked := slices.Concat(w.bound, w.ofSecrets)
 	w.bound, w.ofSecrets = nil, nil
-	if printed := w.keys(t, 1, "revoke", "--yes", first); !strings.Contains(printed, signs+first+", which is revoked") {
-		t.Errorf("revoked:\n%s", printed)
-	}
+	printed := w.keys(t, 1, "revoke", "--yes", first)
+	testutil.Expect(t, strings.Contains(printed, signs+first+", which is revoked"), "revoked:\n%s", printed)
 	for _, token := range leaked {
 		err := w.party.Review(t.Context(), token)
 		testutil.Expect(t, (err != nil) == (token.KeyID == first), "a token of key %s after the revocation of %s: %v", token.KeyID, first, err)

@@ -70,9 +70,8 @@ func TestAttacks(t *testing.T) {
 	m := c.manage(t)
 	m.faulty = true
 	namespace, tenant := c.namespace(t), c.namespace(t)
-	if refused, err := c.burst(t, namespace, 50); refused > 0 {
-		t.Fatal(err)
-	}
+	refused, err := c.burst(t, namespace, 50)
+	testutil.Require(t, refused <= 0, "%v", err)
 	// A namespace whose account default does not come back.
 	c.noAccounts(t, tenant)
 	testutil.Must(t, c.client.CoreV1().ServiceAccounts(tenant).Delete(t.Context(), "default", metav1.DeleteOptions{}))

@@ -83,9 +83,8 @@ func TestProofExpires(t *testing.T) {
 			m.awaitReady(t)
 			m.awaitRegistration(t, "registered")
 			c.awaitBound(t)
-			if refused, err := c.burst(t, namespace, 24); refused > 0 {
-				t.Fatalf("%d Pods were refused: %v", refused, err)
-			}
+			refused, err := c.burst(t, namespace, 24)
+			testutil.Require(t, refused <= 0, "%d Pods were refused: %v", refused, err)
 
 			right := testutil.Get(os.ReadFile(callers))(t)
 			other := testutil.Get(os.ReadFile(c.CAFile()))(t)

@@ -183,9 +183,8 @@ func TestPodPolicyDetail(t *testing.T) {
 				}}
 				var p Part
 				testutil.Must(t, m.buildPodPolicy(&p))
-				if detail, err := p.probe()(); detail != "not checked yet" || err != nil {
-					t.Errorf("at first: %q, %v", detail, err)
-				}
+				detail, err := p.probe()()
+				testutil.Expect(t, detail == "not checked yet" && err == nil, "at first: %q, %v", detail, err)
 				ctx, stop := context.WithCancel(t.Context())
 				go func() { _ = p.Run(ctx) }()
 				synctest.Wait()

@@ -173,9 +173,8 @@ func TestWebhookManifests(t *testing.T) {
 		filepath.Join(dir, "mutating", "sa-controller-manager.yaml"), filepath.Join(dir, "validating", "sa-controller-manager.yaml"),
 	}
 	args := []string{"webhook", "manifests", "--out-dir=" + dir, "--ca-bundle-file=" + ca, "--webhook-port=1234"}
-	if got := command(t, args...); got.Code != 0 || got.Stdout != strings.Join(paths, "\n")+"\n" {
-		t.Fatalf("%+v, want the paths of the files", got)
-	}
+	got := command(t, args...)
+	testutil.Require(t, got.Code == 0 && got.Stdout == strings.Join(paths, "\n")+"\n", "%+v, want the paths of the files", got)
 	for i, name := range []string{"mutate", "validate"} {
 		content := testutil.Get(os.ReadFile(paths[i+1]))(t)
 		// A validating webhook has no field that a mutating one lacks.

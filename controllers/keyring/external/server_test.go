@@ -142,9 +142,8 @@ func TestGracefulEnd(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(signer.proceed)
-	if err := <-answered; err != nil {
-		t.Errorf("the call under way: %v", err)
-	}
+	err := <-answered
+	testutil.Expect(t, err == nil, "the call under way: %v", err)
 	<-stopped
 }
 
@@ -157,9 +156,8 @@ func TestSocketIsRestored(t *testing.T) {
 	config.Clock = clock
 	server, _, stop := serve(t, config)
 	before := connect(t, config.Path)
-	if _, err := before.Fetch(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := before.Fetch(t.Context())
+	testutil.Must(t, err)
 	testutil.Must(t, os.Remove(config.Path))
 	clock.Step(10 * time.Second)
 	if _, err := connect(t, config.Path).Fetch(t.Context()); err != nil {

@@ -176,9 +176,8 @@ func TestLateHost(t *testing.T) {
 		}
 		first.stop()
 		time.Sleep(25 * time.Hour)
-		if p := read(t, client); len(p.Entries) != 2 {
-			t.Errorf("after a day: %+v, want both hosts", p.Entries)
-		}
+		p := read(t, client)
+		testutil.Expect(t, len(p.Entries) == 2, "after a day: %+v, want both hosts", p.Entries)
 		testutil.Must(t, client.CoreV1().Secrets("kube-system").Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
 		time.Sleep(time.Hour)
 		if p := read(t, client); len(p.Entries) != 1 || len(p.Removed) != 1 || len(second.desired.Load().Revoked) != 1 {
@@ -237,9 +236,8 @@ func TestRestored(t *testing.T) {
 		testutil.Must(t, Forget(t.Context(), client, "cp-1"))
 		time.Sleep(2 * renewal)
 		host.check(t, "the host is forgotten, and lives", "its file cannot be read", map[string]float64{"ring-lost": 1})
-		if entry := read(t, client).Entries[0]; entry.Generation != 3 || entry.File != "none" {
-			t.Errorf("published: %+v, want what the process has in memory", entry)
-		}
+		entry := read(t, client).Entries[0]
+		testutil.Expect(t, entry.Generation == 3 && entry.File == "none", "published: %+v, want what the process has in memory", entry)
 		host.disk.Store(&older)
 		testutil.Must(t, client.CoreV1().Secrets("kube-system").Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
 		time.Sleep(2 * renewal)
@@ -326,9 +324,8 @@ func TestRollout(t *testing.T) {
 		signer := startReplica(t, client, "node-1", state, pod("node-1", true))
 		second.RingChanged()
 		time.Sleep(2 * renewal)
-		if got := entry(); got.Writer != "node-1" || !got.Signer {
-			t.Errorf("beside the external signer: %+v, want its entry", got)
-		}
+		got := entry()
+		testutil.Expect(t, got.Writer == "node-1" && got.Signer, "beside the external signer: %+v, want its entry", got)
 		signer.stop()
 		second.stop()
 		signer = startReplica(t, client, "node-1", state, pod("node-1", true))

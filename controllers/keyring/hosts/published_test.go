@@ -272,9 +272,8 @@ func TestRefuses(t *testing.T) {
 		entryOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next)), entryOf("cp-2", "main", 5, a().As(signing.Active)),
 	}}
 	stands := Stand(File{Host: "cp-1", State: state}, p)
-	if err := stands.Refuses(check.Changes); err == nil || !strings.Contains(err.Error(), "older than that of host cp-2") {
-		t.Errorf("a newer ring: %v", err)
-	}
+	err := stands.Refuses(check.Changes)
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "older than that of host cp-2"), "a newer ring: %v", err)
 	testutil.Expect(t, stands.Refuses(check.Changes|check.Uses, "cp-3") != nil, "without another host it is not refused")
 	testutil.Must(t, stands.Refuses(check.Changes|check.Uses, "cp-2"))
 }
@@ -312,9 +311,8 @@ func TestForks(t *testing.T) {
 	nothing := Entry{Host: "cp-4", History: []string{"1:x"}} // no key signs there
 	p := Published{Entries: []Entry{entryOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next)), late, nothing}}
 	for _, file := range []File{own, {Host: "cp-1", Err: fs.ErrNotExist}, {}} {
-		if s := Stand(file, p); s.Forks() != "" || s.Active() != a().ID() {
-			t.Errorf("beside a late host: %s, %s signs", s.Forks(), s.Active())
-		}
+		s := Stand(file, p)
+		testutil.Expect(t, s.Forks() == "" && s.Active() == a().ID(), "beside a late host: %s, %s signs", s.Forks(), s.Active())
 		other := p
 		other.Entries = append(slices.Clone(p.Entries), entryOf("cp-2", "other", 11, b().As(signing.Active)))
 		if s := Stand(file, other); s.Forks() != "cp-1: "+a().ID()+", cp-2: "+b().ID() || s.Active() != a().ID() {
@@ -325,9 +323,8 @@ func TestForks(t *testing.T) {
 	for i := range 4 { // they have come from one another, and would be the larger side
 		empty.Entries = append(slices.Clone(empty.Entries), Entry{Host: fmt.Sprint("x", i), History: []string{"1:x"}})
 	}
-	if s := Stand(own, empty); s.newest.Host != "cp-1" {
-		t.Errorf("the newest ring is that of %s, which has no key", s.newest.Host)
-	}
+	s := Stand(own, empty)
+	testutil.Expect(t, s.newest.Host == "cp-1", "the newest ring is that of %s, which has no key", s.newest.Host)
 	for i := range 100 {
 		forged := fmt.Sprint("x", i)
 		p.Entries = append(p.Entries, Entry{Host: forged, History: []string{"0:" + forged},
@@ -557,9 +554,8 @@ func TestEditKeepsBytes(t *testing.T) {
 	}))
 	after := testutil.Get(client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), SecretName, metav1.GetOptions{}))(t)
 	testutil.Check(t, "another program's", [][]byte{forged, later}, [][]byte{after.Data[entryPrefix+"x"], after.Data[entryPrefix+"y"]})
-	if p, err := Read(after); err != nil || len(p.Entries) != 3 || len(p.Removed) != 1 {
-		t.Errorf("read again: %+v, %v", p, err)
-	}
+	p, err := Read(after)
+	testutil.Expect(t, err == nil && len(p.Entries) == 3 && len(p.Removed) == 1, "read again: %+v, %v", p, err)
 }
 
 // TestFindingsAfterARotation: times are rounded up, and a copy of the ring has not arrived anywhere yet.

@@ -291,9 +291,8 @@ func TestRevokeOnALateHost(t *testing.T) {
 		!strings.Contains(strings.Join(notes, "\n"), "no key was made here, because this is not the newest ring") {
 		t.Errorf("revoked %+v, generation %d after %d, notes %q", after.Revoked, after.Generation, before.Generation, notes)
 	}
-	if ring := after.Ring(); ring.ActiveID() != rsaID {
-		t.Errorf("%s signs here", ring.ActiveID())
-	}
+	ring := after.Ring()
+	testutil.Expect(t, ring.ActiveID() == rsaID, "%s signs here", ring.ActiveID())
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
 	w.must(err)
 	if state := w.state(); len(state.Revoked) != 1 || state.Active().Kind() != "P-256" || state.Active().ID == p256ID {
@@ -364,9 +363,8 @@ func TestRotateToASigner(t *testing.T) {
 	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "the ring has no next key")
 	foreign.Stop() // the way back needs no signer
 	w.must(w.Rollback(t.Context(), nil))
-	if state := w.state(); state.Active().ID != rsaID {
-		t.Errorf("%s signs", state.Active().ID)
-	}
+	state := w.state()
+	testutil.Expect(t, state.Active().ID == rsaID, "%s signs", state.Active().ID)
 	w.show("cp-1", 0)
 	w.must(w.Next(t.Context(), Successor{Algorithm: "P-521"}))
 	notes, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{hsmID}})

@@ -337,9 +337,8 @@ func TestInit(t *testing.T) {
 	revoked(rsaID)
 	_, err := w.Import(t.Context(), copied, ImportOptions{})
 	w.must(err)
-	if ring := w.state().Ring(); ring.ActiveID() == rsaID || !ring.KeySet().Revoked(rsaID) {
-		t.Error("a key that was revoked since has come back by a copy")
-	}
+	ring := w.state().Ring()
+	testutil.Expect(t, ring.ActiveID() != rsaID && ring.KeySet().Revoked(rsaID), "a key that was revoked since has come back by a copy")
 }
 
 // TestLost: the ring file of the only host that has it is gone. init, rotate and an old copy do not take its place in silence.
@@ -440,9 +439,8 @@ func TestImportOfAStranger(t *testing.T) {
 	})
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
 	refusedWith(t, err, "rings are forked, and several keys sign (cp-1: "+p256ID+", cp-3: "+rsaID+")")
-	if p := w.published(); len(p.Removed) > 0 {
-		t.Errorf("revoked: %+v", p.Removed)
-	}
+	p := w.published()
+	testutil.Expect(t, len(p.Removed) <= 0, "revoked: %+v", p.Removed)
 }
 
 func TestPruneAsksFirst(t *testing.T) {
@@ -556,9 +554,8 @@ func TestPruneFindsALateSigner(t *testing.T) {
 	prune("may live for 48h0m0s after 2026-11-27T15:00:00Z")
 	w.clock.Step(49 * time.Hour)
 	prune("")
-	if again, err := w.Prune(t.Context()); len(again) > 0 || err != nil {
-		t.Errorf("once nothing is retired: %+v, %v", again, err)
-	}
+	again, err := w.Prune(t.Context())
+	testutil.Expect(t, len(again) <= 0 && err == nil, "once nothing is retired: %+v, %v", again, err)
 }
 
 // TestRevoke takes the active key and its predecessor out, and waits until kube-apiserver has neither, wherever

@@ -66,9 +66,8 @@ func TestRollbackAnywhere(t *testing.T) {
 		}
 		n := len(m.secrets)
 		testutil.Require(t, n <= turns+2, "%q: %d Secrets after %d changes of the ring", order, n, turns)
-		if left := m.leftOver(); len(left) > 0 {
-			t.Fatalf("%q: %q", order, left)
-		}
+		left := m.leftOver()
+		testutil.Require(t, len(left) <= 0, "%q: %q", order, left)
 		own := m.own()
 		testutil.Require(t, own != nil && own.Token.KeyID() == m.ring.ActiveID(), "%q: the account's own Secret is %v", order, own)
 		steps := m.plan()

@@ -117,9 +117,8 @@ func TestJWKSThatIsNotWritten(t *testing.T) {
 func TestNotMounted(t *testing.T) {
 	t.Parallel()
 	gone := newDirectory(t) + "/not-mounted"
-	if _, err := (&Documents{Issuer: issuer}).Publish(gone, ringOf(t, "a")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v, want that the directory does not exist", err)
-	}
+	_, err := (&Documents{Issuer: issuer}).Publish(gone, ringOf(t, "a"))
+	testutil.Expect(t, errors.Is(err, fs.ErrNotExist), "error %v, want that the directory does not exist", err)
 	if _, err := os.Stat(string(gone)); err == nil {
 		t.Error("the directory was made")
 	}

@@ -162,9 +162,8 @@ func TestProbeIsRefused(t *testing.T) {
 			key := s.pinned(t)
 			s.Set(func(b *signertest.Behaviour) { b.Fails = code })
 			_, _, _ = key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0))
-			if reason, _ := s.client.Away(key); reason != "it was not tried yet" {
-				t.Errorf("after a refusal of one caller it is away: %s", reason)
-			}
+			reason, _ := s.client.Away(key)
+			testutil.Expect(t, reason == "it was not tried yet", "after a refusal of one caller it is away: %s", reason)
 			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 			defer stop()
 			s.client.Watch(ctx, remote.Watch{
@@ -174,9 +173,8 @@ func TestProbeIsRefused(t *testing.T) {
 					return err
 				},
 				Away: func(_ *signing.PrivateKey, reason string) {
-					if got, _ := s.client.Away(key); got != reason || !strings.Contains(reason, code.String()) {
-						t.Errorf("away because %q, reported %q", got, reason)
-					}
+					got, _ := s.client.Away(key)
+					testutil.Expect(t, got == reason && strings.Contains(reason, code.String()), "away because %q, reported %q", got, reason)
 					refused := code != codes.ResourceExhausted && code != codes.Internal
 					for _, before := range []codes.Code{codes.OK, codes.Unavailable} {
 						s.Set(func(b *signertest.Behaviour) { b.Fails = before })
@@ -312,9 +310,8 @@ func TestNoPileUp(t *testing.T) {
 	took := time.Since(begun)
 	testutil.Expect(t, took <= 8*time.Second, "200 calls took %s", took)
 	s.Set(func(b *signertest.Behaviour) { b.Hang = false })
-	if _, _, err := key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0)); err != nil {
-		t.Errorf("after the outage: %v", err)
-	}
+	_, _, err := key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0))
+	testutil.Expect(t, err == nil, "after the outage: %v", err)
 }
 
 // TestGoneAndBack: a signer that has gone is found again without anything being restarted.

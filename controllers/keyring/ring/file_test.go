@@ -299,9 +299,8 @@ func TestDryRun(t *testing.T) {
 	fresh := At(filepath.Join(t.TempDir(), "keys", "ring.json"))
 	testutil.Must(t, fresh.DryRun().Init(testkeys.Parse(testkeys.RSA2048()), nil, nil, epoch))
 	testutil.Must(t, importFrom(f, fresh.DryRun()))
-	if _, err := os.Stat(filepath.Dir(fresh.path)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its directory is there, or %v", err)
-	}
+	_, err := os.Stat(filepath.Dir(fresh.path))
+	testutil.Expect(t, errors.Is(err, fs.ErrNotExist), "its directory is there, or %v", err)
 	if after, err := os.ReadFile(f.path); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the file has changed, or %v", err)
 	}

@@ -90,9 +90,8 @@ func TestWatch(t *testing.T) {
 	testutil.Must(t, atomicfile.Write(ring.path, present, 0o600))
 	f.restored(t)
 
-	if got := f.Status().Detail; got != "generation 3, without a next key" {
-		t.Errorf("the status is %q", got)
-	}
+	got := f.Status().Detail
+	testutil.Expect(t, got == "generation 3, without a next key", "the status is %q", got)
 	update(t, ring, publish(testkeys.Parse(testkeys.P521())))
 	f.expect(t, "+4")
 	if got := f.Status().Detail; got != "generation 4" {

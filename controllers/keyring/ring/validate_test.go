@@ -132,9 +132,8 @@ func TestTransitions(t *testing.T) {
 		withdrawn.Version() != back.Version() {
 		t.Errorf("a withdrawn key cannot be revoked, or the ring is of another generation: %+v", withdrawn)
 	}
-	if key, _ := third.Key("key-0"); !key.PublicOnly || third.Previous != "key-1" {
-		t.Errorf("the file keeps the private half of a key that nothing goes back to")
-	}
+	key, _ := third.Key("key-0")
+	testutil.Expect(t, key.PublicOnly && third.Previous == "key-1", "the file keeps the private half of a key that nothing goes back to")
 }
 
 // TestAcceptOlder: a backup that is taken is newer than what was lost, and nothing that is revoked comes back.

@@ -61,9 +61,8 @@ func TestRepeatableFlags(t *testing.T) {
 	}
 	testutil.Check(t, "the first issuer, as in kube-apiserver", "https://new", o.Keys.Issuer())
 	testutil.Check(t, "issuer without a flag: kube-apiserver is asked", "", parse(t).Keys.Issuer())
-	if want := []string{"default", "builder", "deployer"}; !slices.Equal(o.Tokens.ServiceAccounts, want) {
-		t.Errorf("service accounts are %q, want %q", o.Tokens.ServiceAccounts, want)
-	}
+	want := []string{"default", "builder", "deployer"}
+	testutil.Expect(t, slices.Equal(o.Tokens.ServiceAccounts, want), "service accounts are %q, want %q", o.Tokens.ServiceAccounts, want)
 }
 
 func TestPlugin(t *testing.T) {

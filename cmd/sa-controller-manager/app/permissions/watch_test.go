@@ -91,9 +91,8 @@ func TestWatcherGoesOn(t *testing.T) {
 			return granted.Load() || access != "patch secrets", nil
 		})
 		watcher := NewWatcher(server, rulesOfToken())
-		if _, err := watcher.Findings(); err == nil {
-			t.Error("nothing was asked yet, and the status is good")
-		}
+		_, err := watcher.Findings()
+		testutil.Expect(t, err != nil, "nothing was asked yet, and the status is good")
 		logger, logs := recorded()
 		testutil.Start(t, func(ctx context.Context) error { return watcher.Run(klog.NewContext(ctx, logger)) })
 

@@ -128,9 +128,8 @@ func TestKeysDryRun(t *testing.T) {
 		got := keysCommandIn(t, client, tc.ring, append(tc.args, "--dry-run")...)
 		testutil.Expect(t, strings.Contains(got.Stdout+got.Stderr, tc.want), "%s: %+v, want %q", name, got, tc.want)
 	}
-	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
-		t.Errorf("the ring has changed, or %v", err)
-	}
+	after, err := os.ReadFile(path)
+	testutil.Expect(t, err == nil && bytes.Equal(before, after), "the ring has changed, or %v", err)
 	if _, err := os.Stat(filepath.Dir(fresh)); !os.IsNotExist(err) {
 		t.Errorf("a directory was made, or %v", err)
 	}
@@ -263,9 +262,8 @@ func terminal(t *testing.T, text string) *os.File {
 	number := testutil.Get(unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN))(t)
 	testutil.Must(t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
 	screen := open(fmt.Sprintf("/dev/pts/%d", number))
-	if _, err := keyboard.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
+	_, err := keyboard.WriteString(text)
+	testutil.Must(t, err)
 	return screen
 }
 

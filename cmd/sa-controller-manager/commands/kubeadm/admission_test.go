@@ -54,9 +54,8 @@ func TestUnrestricted(t *testing.T) {
 	c := Config{Client: fake.NewClientset(objects...)}
 	testutil.Must(t, c.unrestricted(t.Context()))
 	policies := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	if _, err := policies.Get(t.Context(), podpolicy.Name, metav1.GetOptions{}); err != nil {
-		t.Errorf("while another kube-apiserver has no plugin: %v", err)
-	}
+	_, err := policies.Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
+	testutil.Expect(t, err == nil, "while another kube-apiserver has no plugin: %v", err)
 	testutil.Must(t, c.Client.CoreV1().Pods(metav1.NamespaceSystem).Delete(t.Context(), server.Name, metav1.DeleteOptions{}))
 	testutil.Must(t, c.unrestricted(t.Context()))
 	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {

@@ -216,9 +216,8 @@ func TestSecondCommand(t *testing.T) {
 	before := p.files(t)
 	unlock := testutil.Get(nodefile.Lock(p.config.ManifestsDir))(t)
 	want := "Error: another kubeadm takeover or handback works on " + p.config.ManifestsDir + "; let it end first\n"
-	if got := p.takeover(t); got.Code != 1 || got.Stderr != want || got.Stdout != "" {
-		t.Errorf("%+v, want %q", got, want)
-	}
+	got := p.takeover(t)
+	testutil.Expect(t, got.Code == 1 && got.Stderr == want && got.Stdout == "", "%+v, want %q", got, want)
 	if got := p.takeover(t, "--dry-run"); got.Code != 0 {
 		t.Errorf("a dry run changes nothing: %+v", got)
 	}

@@ -116,9 +116,8 @@ func TestRecordIsRefused(t *testing.T) {
 			p.write(t, "sa-controller-manager-backup/record.json", []byte(tc.record))
 			before := p.files(t)
 			want := "Error: " + p.config.recordFile() + tc.want
-			if got := p.takeover(t, "--dry-run"); got.Code != 1 || !strings.HasPrefix(got.Stderr, want) {
-				t.Errorf("%+v, want %s", got, want)
-			}
+			got := p.takeover(t, "--dry-run")
+			testutil.Expect(t, got.Code == 1 && strings.HasPrefix(got.Stderr, want), "%+v, want %s", got, want)
 			if got := p.takeover(t, "--dry-run", "--reset"); got.Code != 0 != (tc.reset != "") || !strings.Contains(got.Stderr, tc.reset) {
 				t.Errorf("with --reset: %+v", got)
 			}

@@ -250,12 +250,10 @@ func TestUnregisterOnAHost(t *testing.T) {
 		_, err := os.Stat(path)
 		testutil.Expect(t, os.IsNotExist(err), "%s is there, or %v", path, err)
 	}
-	if _, err := os.Stat(registration.StaticOffPath(dir)); err != nil {
-		t.Error(err)
-	}
-	if got := alone("register"); got.Code != 0 || !strings.Contains(got.Stdout, "webhook register without that flag") {
-		t.Errorf("register: %+v", got)
-	}
+	_, err := os.Stat(registration.StaticOffPath(dir))
+	testutil.Expect(t, err == nil, "%v", err)
+	got := alone("register")
+	testutil.Expect(t, got.Code == 0 && strings.Contains(got.Stdout, "webhook register without that flag"), "register: %+v", got)
 	if _, err := os.Stat(registration.StaticOffPath(dir)); !os.IsNotExist(err) {
 		t.Errorf("it is still off, or %v", err)
 	}

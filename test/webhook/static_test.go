@@ -60,14 +60,7 @@ func staticCluster(t *testing.T, kubeConfig string) (c *cluster, dir string) {
 	if minor == 36 {
 		flags["feature-gates"] = []string{"ManifestBasedAdmissionControlConfig=true"}
 	}
-	started := testutil.Get(devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags}))(t)
-	c = &cluster{Cluster: started}
-	c.connect(t)
-	t.Cleanup(func() {
-		c.idle()
-		testutil.Must(t, c.Stop())
-	})
-	return c, dir
+	return startCluster(t, flags), dir
 }
 
 // manageStatic starts a manager that registers itself by files, and returns once kube-apiserver asks

@@ -123,8 +123,8 @@ func (p *Party) Review(ctx context.Context, token Token) error {
 	return nil
 }
 
-// Load requests tokens of the issuers. It keeps one of each key, and has all parties review each new token and, in
-// turn, those that it keeps.
+// Load requests tokens of the issuers. It keeps one of each key, and has all parties review each new token and then,
+// one after the other, those that it keeps.
 type Load struct {
 	// Issuers are whom tokens are requested of.
 	Issuers []*Party

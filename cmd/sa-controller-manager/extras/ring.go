@@ -63,7 +63,7 @@ func (e *extras) checkLegacySigner(ctx context.Context, key *signing.PrivateKey)
 		return nil
 	}
 	return fmt.Errorf("--%s: %s refuses to sign tokens of Secrets with the active key %s: rotate to another key, "+
-		"or turn off the token controller with --controllers=*,-%s",
+		"or disable the token controller with --controllers=*,-%s",
 		options.KeyRingFlag, key.Signer(), key.ID(), options.ServiceAccountTokenController)
 }
 

@@ -174,7 +174,7 @@ func (c *Config) unused(context.Context) error {
 		return cli.Permanent(err)
 	}
 	if alone := component.RunsHereAlone(m, now.current); len(alone) > 0 {
-		err = fmt.Errorf("%s runs in our process alone; first run kubeadm handback --steps=%s, or turn it on in %s, the token controller "+
+		err = fmt.Errorf("%s runs in our process alone; first run kubeadm handback --steps=%s, or enable it in %s, the token controller "+
 			"by a --%s; or remove our manifest by hand", strings.Join(alone, ", "), StepControllerManager, c.manifest(kcm.Name),
 			component.KeyFlag)
 	}

@@ -47,7 +47,7 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 			}, want: "ROOT/etc/kubernetes/pki/sa.pub holds key " + rsa + ", which was revoked",
 		},
 		"NotExported": {
-			reason: "a second node, which has obeyed without a file changing", files: func(*testing.T, *rotated) {},
+			reason: "a second node, which has applied the revocation without a change of its file", files: func(*testing.T, *rotated) {},
 			want: rsa + ", which was revoked",
 		},
 		"PrivateKey": {

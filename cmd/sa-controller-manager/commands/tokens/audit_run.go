@@ -28,7 +28,7 @@ func (o *auditOptions) validate() []error {
 	if o.outputFile != "" && o.output.Format != audit.HTML {
 		p.Add("output-file", o.outputFile, "needs -o "+audit.HTML)
 	}
-	p.OneOf("sort-by", o.sortBy, audit.Orders()...)
+	p.OneOf("sort-by", o.sortBy, audit.SortKeys()...)
 	p.EachOf("state", o.filter.States, audit.States()...)
 	p.EachOf("finding", o.filter.Findings, audit.Names()...)
 	p.EachOf("fail-on", o.failOn, append(audit.Names(), audit.Any)...)

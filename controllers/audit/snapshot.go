@@ -24,15 +24,15 @@ type users struct {
 	count int
 }
 
-// scene is what else matters of a namespace.
-type scene struct {
+// snapshot is what else matters of a namespace.
+type snapshot struct {
 	accounts map[string]*account
 	users    map[string]users // by name of the Secret
 }
 
 // read reads a namespace in pages. A Pod that finishes or begins meanwhile may be missed or
 // there twice.
-func (s *scene) read(ctx context.Context, client kubernetes.Interface, namespace string) error {
+func (s *snapshot) read(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	all := client.CoreV1().ServiceAccounts(namespace).List
 	err := paging.Each(ctx, "ServiceAccounts of namespace "+namespace, all, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
 		for i := range page.Items {
@@ -53,7 +53,7 @@ func (s *scene) read(ctx context.Context, client kubernetes.Interface, namespace
 	})
 }
 
-func (s *scene) addPod(pod *corev1.Pod) {
+func (s *snapshot) addPod(pod *corev1.Pod) {
 	names := map[string]struct{}{} // a Pod may name a Secret several times
 	legacytokencleaner.VisitSecrets(&pod.Spec, func(name string) { names[name] = struct{}{} })
 	for name := range names {

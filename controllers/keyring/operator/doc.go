@@ -3,7 +3,7 @@
 
 // Package operator changes a key ring file for the commands.
 //
-// Package ring has the transitions and the file, and package consistency what the rings of all hosts allow.
+// Package ring has the transitions and the file, and package hosts what the rings of all hosts allow.
 // This package adds kube-apiservers, which it asks before a step that could break something, and waiting. No key
 // signs before every live host has it and every kube-apiserver accepts it; only Revoke does not ask.
 //

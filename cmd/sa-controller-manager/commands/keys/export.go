@@ -15,9 +15,9 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 // newExportCommand writes the files that kube-apiserver reads.

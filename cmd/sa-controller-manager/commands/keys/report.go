@@ -20,13 +20,12 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/controllers/keyring/consistency"
-	"sa-controller-manager/controllers/keyring/kcm"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 // Report describes a key ring, for people and programs.
@@ -98,11 +97,11 @@ var notAsked = check.Fact{
 // ask adds what the cluster says.
 func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State, unreadable error) error {
 	cluster := o.Cluster
-	rings, err := consistency.Refresh(ctx, cluster.Client, false)
+	rings, err := hosts.Refresh(ctx, cluster.Client, false)
 	if err != nil {
 		return errors.Join(unreadable, err)
 	}
-	stands := consistency.Stand(consistency.File{Host: o.Host, State: state, Err: unreadable}, rings)
+	stands := hosts.Stand(hosts.File{Host: o.Host, State: state, Err: unreadable}, rings)
 	if _, used := stands.Fallen(); unreadable != nil && !used {
 		return unreadable
 	}
@@ -116,7 +115,7 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	if err != nil {
 		return err
 	}
-	r.Findings = append(r.Findings, kcm.Findings(uses, revoked)...)
+	r.Findings = append(r.Findings, operator.HeldFindings(uses, revoked)...)
 	for i := range r.Keys {
 		key := &r.Keys[i]
 		key.Secrets = new(uses[key.ID])
@@ -236,7 +235,7 @@ else is changed.`,
 		}
 		if operator.Cluster == nil {
 			cmd.PrintErrln("kube-apiserver was not asked about these keys: give --kubeconfig or --context.")
-		} else if err = kcm.SignsRevoked(ctx, operator); apierrors.IsForbidden(err) {
+		} else if err = operator.SignsRevoked(ctx); apierrors.IsForbidden(err) {
 			err = noted(cmd, []string{err.Error()}, nil) // a reader may make no Secret
 		}
 		if err == nil && len(report.Findings) > 0 {

@@ -84,3 +84,21 @@ func TestReadmeIsRun(t *testing.T) {
 		t.Errorf("%d targets were found, want all", targets)
 	}
 }
+
+// TestTourExists: each file that the tour of docs/architecture.md names is in its package.
+func TestTourExists(t *testing.T) {
+	t.Parallel()
+	page := string(testutil.Get(os.ReadFile("../../../docs/architecture.md"))(t))
+	files := 0
+	for _, stop := range regexp.MustCompile(`(?m)^\| \d+ \| \[.*?\]\(\.\.(/.*?)\) \| (.*?) \|`).FindAllStringSubmatch(page, -1) {
+		for _, file := range regexp.MustCompile("`(.*?)`").FindAllStringSubmatch(stop[2], -1) {
+			files++
+			if _, err := os.Stat(filepath.Join("../../..", stop[1], file[1])); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if files < 30 {
+		t.Errorf("%d files were found, want all", files)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -242,3 +243,5 @@ func poll(t *testing.T, what string, ok func(context.Context) error) {
 	err := await.Poll(ctx, ok)
 	testutil.Require(t, err == nil, "%s: %v", what, err)
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/tokens"
 )
 
@@ -23,14 +24,20 @@ type Output struct {
 // them by default.
 func (o *Output) AddFlag(cmd *cobra.Command, formats ...string) {
 	o.Format, o.formats = formats[0], formats
-	names, last := options.Quoted(formats), len(formats)-1
+	names, last := options.Quoted(append(formats, printers.JSONPath+"TEMPLATE")), len(formats)
 	cmd.Flags().StringVarP(&o.Format, "output", "o", o.Format, "Format: "+strings.Join(names[:last], ", ")+" or "+names[last]+".")
-	AddCompletion(cmd, "output", formats...)
+	AddCompletion(cmd, "output", append(formats, printers.JSONPath)...)
 }
 
 // Validate returns what is wrong with the flag.
 func (o *Output) Validate() []error {
 	var p options.Problems
+	if template, ok := strings.CutPrefix(o.Format, printers.JSONPath); ok {
+		if _, err := printers.ParseJSONPath(template); err != nil {
+			p.Add("output", o.Format, "must be a JSONPath template: "+err.Error())
+		}
+		return p
+	}
 	p.OneOf("output", o.Format, o.formats...)
 	return p
 }

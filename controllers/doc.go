@@ -28,6 +28,7 @@
 //   - keyring/consistency, on every replica, owns the lines of Secret
 //     kube-system/sa-controller-manager-key-ring.
 //   - keyring/operator changes the key ring file, for the commands, which write to that Secret too.
+//   - audit lists the long-lived tokens of a cluster with findings, for a command. It writes nothing.
 //   - keypublisher writes no object of the cluster. It keeps the published keys of the issuer,
 //     in directories of each host, equal to the key ring.
 //

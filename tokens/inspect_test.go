@@ -226,3 +226,11 @@ func TestSignedWith(t *testing.T) {
 		})
 	}
 }
+
+func TestUsableKeys(t *testing.T) {
+	t.Parallel()
+	key := testkeys.Parse(testkeys.RSA2048()).Public()
+	got := tokens.UsableKeys([]signing.PublicKey{{ID: "broken", Problem: "x"}, {ID: "theirs", Key: key.Key}}, "somewhere")
+	key.ID = "theirs"
+	testutil.Check(t, "keys", []signing.Key{{PublicKey: key, Role: tokens.Published, Origin: "somewhere"}}, got)
+}

@@ -27,8 +27,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/audit"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens"
 )
 
 const description = `Audit and inspect the ServiceAccount tokens of a cluster, and find problems with them. Each
@@ -58,7 +57,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	overrides := &clientcmd.ConfigOverrides{}
 	clientcmd.BindOverrideFlags(overrides, root.PersistentFlags(), overrideFlags())
 	client := func(o *options.Connection) (kubernetes.Interface, error) { return connect(o, *overrides) }
-	return cli.Parent(root, adapt(audit.NewCommand(client)), adapt(inspect.NewCommand(client)),
+	return cli.Parent(root, adapt(tokens.NewAuditCommand(client)), adapt(tokens.NewInspectCommand(client)),
 		adapt(doctor.NewCommand(client)), adapt(keys.NewJWKSCommand(client)))
 }
 

@@ -24,7 +24,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/audit"
+	"sa-controller-manager/controllers/audit"
 	"sa-controller-manager/internal/testutil"
 )
 

@@ -9,7 +9,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # What the manager does besides the four controllers, tokens, key files and the webhook.
-extras='^sa-controller-manager/(cmd/sa-controller-manager/extras|controllers/(keyring/.*|keypublisher)|signing/(external|publish|published|remote|ring)|tokens/policy)$'
+extras='^sa-controller-manager/(cmd/sa-controller-manager/extras|controllers/(audit|keyring/.*|keypublisher)|signing/(external|publish|published|remote|ring)|tokens/policy)$'
 # What needs none of that.
 core=(./cmd/sa-controller-manager/app/... ./controllers/... ./signing/... ./tokens/... ./admission/...)
 

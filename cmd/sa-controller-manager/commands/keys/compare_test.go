@@ -12,7 +12,7 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-func key(pem []byte, state State) signing.Key {
+func key(pem []byte, state signing.Role) signing.Key {
 	return found(testkeys.Parse(pem).Public(), state, "a test")
 }
 
@@ -104,15 +104,4 @@ func TestCompare(t *testing.T) {
 			testutil.Check(t, tc.reason, tc.want, got)
 		})
 	}
-}
-
-func TestUsable(t *testing.T) {
-	t.Parallel()
-	active := key(testkeys.RSA2048(), signing.Active)
-	got := Usable([]signing.PublicKey{
-		{ID: "broken", Problem: "x"}, inJWKS(active, func(p *signing.PublicKey) { p.ID, p.Algorithm = "theirs", "" }),
-	}, "somewhere")
-	want := active
-	want.ID, want.Role, want.Origin = "theirs", Published, "somewhere"
-	testutil.Check(t, "keys", []signing.Key{want}, got)
 }

@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/signing/publish"
 	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/tokens"
 )
 
 const jwksDescription = `Print the keys that tokens are verified with as a JSON Web Key Set (RFC 7517), for
@@ -92,7 +93,7 @@ func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, st
 	if o.check != "" {
 		return o.compare(ctx, client, ring, stdout, stderr)
 	}
-	document, err := signing.MarshalJWKS(Public(ring))
+	document, err := signing.MarshalJWKS(signing.NewKeySet(tokens.PublicKeys(ring)...).All())
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ type Line struct {
 	ID        string `json:"keyID"`
 	Algorithm string `json:"algorithm,omitempty"`
 	// State is that in the ring, "" if it is not there.
-	State  State            `json:"state,omitempty"`
+	State  signing.Role     `json:"state,omitempty"`
 	Result published.Result `json:"result"`
 	Detail string           `json:"detail,omitempty"`
 }

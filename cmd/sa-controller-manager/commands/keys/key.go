@@ -25,60 +25,7 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// State is the role of a key in a ring, or one of the states below.
-type State = signing.Role
-
-const (
-	// Known verifies; which key signs is not known.
-	Known State = "known"
-	// Published is in kube-apiserver's JWKS, or in another one.
-	Published State = "published"
-	// Unknown is no key of theirs.
-	Unknown State = "unknown"
-)
-
-// States are all of them.
-func States() []State {
-	return []State{signing.Next, signing.Active, signing.Retired, Known, Published, Unknown}
-}
-
-// Public returns the keys alone, each once.
-func Public(keys []signing.Key) []signing.PublicKey {
-	return signing.NewKeySet(publicKeys(keys)...).All()
-}
-
-func publicKeys(keys []signing.Key) []signing.PublicKey {
-	all := make([]signing.PublicKey, 0, len(keys))
-	for _, key := range keys {
-		all = append(all, key.PublicKey)
-	}
-	return all
-}
-
-// SignedWith returns the key that made the signature of a token. Its errors are those of
-// tokens.SignedWith.
-func SignedWith(token string, keys []signing.Key) (signing.Key, error) {
-	index, err := tokens.SignedWith(token, publicKeys(keys))
-	if err != nil {
-		return signing.Key{}, err
-	}
-	return keys[index], nil
-}
-
-// Usable returns those of published keys that tokens can be verified with, under the IDs that they are
-// published with. They are not nil, even if there are none.
-func Usable(published []signing.PublicKey, origin string) []signing.Key {
-	keys := []signing.Key{}
-	for _, key := range published {
-		if public, err := signing.NewPublicKey(key.Key); err == nil {
-			public.ID = key.ID
-			keys = append(keys, found(public, Published, origin))
-		}
-	}
-	return keys
-}
-
-func found(public signing.PublicKey, state State, origin string) signing.Key {
+func found(public signing.PublicKey, state signing.Role, origin string) signing.Key {
 	return signing.Key{PublicKey: public, Role: state, Origin: origin}
 }
 
@@ -102,7 +49,7 @@ func AddKeyFlags(cmd *cobra.Command, o *options.Keys) {
 // Read reads the keys of the flags. Without a private key among them it is unknown which one signs.
 func Read(o *options.Keys) ([]signing.Key, error) {
 	var keys []signing.Key
-	verifying := Known
+	verifying := tokens.Known
 	if o.KeyRing != "" {
 		state, err := ring.At(o.KeyRing).Read()
 		if err != nil {

@@ -8,8 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/audit"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
 )
 
 // NewCommand returns the command with its sub-commands.
@@ -18,5 +16,5 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Use:   "tokens",
 		Short: "Inspect a token, or audit the long-lived tokens of a cluster",
 		Args:  cli.NoTokens,
-	}, inspect.NewCommand(client), audit.NewCommand(client))
+	}, NewInspectCommand(client), NewAuditCommand(client))
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
@@ -126,13 +125,13 @@ func (r *Report) checkSignature(token string, decoded tokens.Token, known []sign
 	if len(known) == 0 {
 		return false
 	}
-	key, err := keys.SignedWith(token, known)
+	key, err := tokens.KeyOf(token, known)
 	switch {
 	case err == nil:
 		r.Key, r.KeyOrigin = &key, key.Origin
 		return true
 	case errors.Is(err, tokens.ErrUnknownKey):
-		r.find("unknown-key", fmt.Sprintf("none of the %d keys that were given has its key ID", len(keys.Public(known))))
+		r.find("unknown-key", fmt.Sprintf("none of the %d keys that were given has its key ID", len(signing.NewKeySet(tokens.PublicKeys(known)...).All())))
 	case decoded.KeyID == "":
 		r.find("wrong-signature", "it has no key ID, and none of the keys that were given made its signature")
 	default:

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
@@ -19,17 +18,17 @@ import (
 // The states of a token beyond those of the key that signed it.
 const (
 	// StateUnchecked: no keys are known at all.
-	StateUnchecked keys.State = "unchecked"
+	StateUnchecked signing.Role = "unchecked"
 	// StateMalformed: it is no token.
-	StateMalformed keys.State = "malformed"
+	StateMalformed signing.Role = "malformed"
 	// StateEmpty: nobody has filled the Secret.
-	StateEmpty keys.State = "empty"
+	StateEmpty signing.Role = "empty"
 )
 
 // States are all of them.
 func States() []string {
 	var names []string
-	for _, state := range append(keys.States(), StateUnchecked, StateMalformed, StateEmpty) {
+	for _, state := range append(tokens.KeyStates(), StateUnchecked, StateMalformed, StateEmpty) {
 		names = append(names, string(state))
 	}
 	return names
@@ -44,7 +43,7 @@ type token struct {
 	uid     types.UID
 
 	keyID   string
-	state   keys.State
+	state   signing.Role
 	problem string
 }
 
@@ -72,11 +71,11 @@ func (k Keys) observe(secret *corev1.Secret) token {
 
 // verify returns the state of the key that signed a token, and whether it is known that the key it names
 // has not.
-func (k Keys) verify(data, keyID string) (state keys.State, forged bool) {
+func (k Keys) verify(data, keyID string) (state signing.Role, forged bool) {
 	if k == nil {
 		return StateUnchecked, false
 	}
-	key, err := keys.SignedWith(data, k)
+	key, err := tokens.KeyOf(data, k)
 	switch {
 	case err == nil:
 		return key.Role, false
@@ -85,7 +84,7 @@ func (k Keys) verify(data, keyID string) (state keys.State, forged bool) {
 	case errors.Is(err, tokens.ErrBadSignature) && keyID != "":
 		return k.named(keyID), true
 	default:
-		return keys.Unknown, false
+		return tokens.Unknown, false
 	}
 }
 
@@ -105,11 +104,11 @@ func (t *token) readOwner(data string) {
 }
 
 // named is the state of a key that is there.
-func (k Keys) named(id string) keys.State {
+func (k Keys) named(id string) signing.Role {
 	for _, key := range k {
 		if key.ID == id {
 			return key.Role
 		}
 	}
-	return keys.Unknown
+	return tokens.Unknown
 }

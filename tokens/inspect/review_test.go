@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/tokens/inspect"
 )
 
 // TestAskSendsWhatWasGiven: kube-apiserver compares strings, and what it does not take for a token
@@ -35,7 +35,7 @@ func TestAskSendsWhatWasGiven(t *testing.T) {
 			if tc.sent {
 				want = []string{tc.token}
 			}
-			review, err := inspect.Ask(t.Context(), client, tc.token)
+			review, err := inspect.Ask(t.Context(), client.AuthenticationV1().TokenReviews(), tc.token)
 			if err != nil || (review != nil) != tc.sent {
 				t.Errorf("%v, %v", review, err)
 			}

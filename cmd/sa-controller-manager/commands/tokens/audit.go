@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package audit
+package tokens
 
 import (
 	"bytes"
@@ -23,14 +23,16 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/controllers/audit"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
 )
 
-const description = `List the long-lived tokens of a cluster, those in token Secrets, with their account, age,
+const auditDescription = `List the long-lived tokens of a cluster, those in token Secrets, with their account, age,
 key, last use, the Pods that use them, and findings:
 
 %s
@@ -51,7 +53,7 @@ kube-system/` + legacytokencleaner.TrackingConfigMap + `.
 Exit code: 2 if a token has a finding of --fail-on, 1 if the list is not complete or
 --fail-on cannot be judged, such as by a label that no token Secret has, else 0.`
 
-const examples = `  # The most dangerous tokens first, with reasons.
+const auditExamples = `  # The most dangerous tokens first, with reasons.
   sa-controller-manager tokens audit --kubeconfig=admin.conf --sort-by=findings -o wide
 
   # All tokens, on a kubeadm node, with the role of each key.
@@ -73,11 +75,11 @@ const examples = `  # The most dangerous tokens first, with reasons.
 // defaultUnused is the period of the legacy token cleaner.
 const defaultUnused = 365 * 24 * time.Hour
 
-// commandOptions are the flags of the command.
-type commandOptions struct {
+// auditOptions are the flags of the command.
+type auditOptions struct {
 	connection options.Connection
 	keys       options.Keys
-	filter     Filter
+	filter     audit.Filter
 	failOn     []string
 	sortBy     string
 	reach      bool
@@ -85,17 +87,17 @@ type commandOptions struct {
 	outputFile string
 }
 
-// NewCommand is the command "tokens audit".
-func NewCommand(client cli.ClientFunc) *cobra.Command {
-	o := &commandOptions{sortBy: "namespace", reach: true}
+// NewAuditCommand is the command "tokens audit".
+func NewAuditCommand(client cli.ClientFunc) *cobra.Command {
+	o := &auditOptions{sortBy: "namespace", reach: true}
 	cmd := &cobra.Command{
 		Use:     "audit",
 		Short:   "List the long-lived tokens of a cluster, with findings",
-		Long:    fmt.Sprintf(description, findingsText()),
-		Example: examples,
+		Long:    fmt.Sprintf(auditDescription, findingsText()),
+		Example: auditExamples,
 		Args:    cli.NoTokens,
 		RunE: cli.WhenValid(o.validate, func(cmd *cobra.Command, _ []string) error {
-			if o.output.Format == htmlOutput && !cmd.Flags().Changed("sort-by") {
+			if o.output.Format == audit.HTML && !cmd.Flags().Changed("sort-by") {
 				o.sortBy = "findings"
 			}
 			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -103,7 +105,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	}
 	o.addFlags(cmd)
 	for name, choices := range map[string][]string{
-		"sort-by": Orders(), "state": States(), "finding": Names(), "fail-on": append(Names(), anyFinding),
+		"sort-by": audit.Orders(), "state": audit.States(), "finding": audit.Names(), "fail-on": append(audit.Names(), anyFinding),
 	} {
 		cli.AddCompletion(cmd, name, choices...)
 	}
@@ -113,7 +115,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 // findingsText is the list in the help.
 func findingsText() string {
 	var b strings.Builder
-	for _, finding := range Findings() {
+	for _, finding := range audit.Findings() {
 		fmt.Fprintf(&b, "  %-16s%s\n", finding.Name, finding.About)
 	}
 	return b.String()
@@ -122,7 +124,7 @@ func findingsText() string {
 // anyFinding stands for all of them.
 const anyFinding = "any"
 
-func (o *commandOptions) addFlags(cmd *cobra.Command) {
+func (o *auditOptions) addFlags(cmd *cobra.Command) {
 	keys.AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
 	flags := cmd.Flags()
@@ -133,26 +135,26 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 		"Show only tokens that were not used for this long. It also defines the finding unused.")
 	flags.StringVar(&o.filter.KeyID, "key-id", "", "Show only tokens of keys whose `ID` has this prefix.")
 	flags.StringSliceVar(&o.filter.States, "state", nil,
-		"Show only tokens whose key is in one of these `states`: "+strings.Join(States(), ", ")+".")
+		"Show only tokens whose key is in one of these `states`: "+strings.Join(audit.States(), ", ")+".")
 	flags.StringSliceVar(&o.filter.Findings, "finding", nil, "Show only tokens with one of these `findings`.")
 	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
 	flags.StringVar(&o.sortBy, "sort-by", o.sortBy,
-		"Sort order: \""+strings.Join(Orders(), "\", \"")+"\". The default of -o html is findings.")
+		"Sort order: \""+strings.Join(audit.Orders(), "\", \"")+"\". The default of -o html is findings.")
 	flags.BoolVar(&o.reach, "reach", o.reach, "Ask kube-apiserver how far each account reaches.")
-	o.output.AddFlag(cmd, "table", "wide", "json", "yaml", htmlOutput)
+	o.output.AddFlag(cmd, "table", "wide", "json", "yaml", audit.HTML)
 	flags.StringVar(&o.outputFile, "output-file", "", "Write the page of -o html to this `file`, which only its owner may read, "+
 		"and not to standard output.")
 }
 
-func (o *commandOptions) validate() []error {
+func (o *auditOptions) validate() []error {
 	p := options.Problems(o.output.Validate())
-	if o.outputFile != "" && o.output.Format != htmlOutput {
-		p.Add("output-file", o.outputFile, "needs -o "+htmlOutput)
+	if o.outputFile != "" && o.output.Format != audit.HTML {
+		p.Add("output-file", o.outputFile, "needs -o "+audit.HTML)
 	}
-	p.OneOf("sort-by", o.sortBy, Orders()...)
-	p.EachOf("state", o.filter.States, States()...)
-	p.EachOf("finding", o.filter.Findings, Names()...)
-	p.EachOf("fail-on", o.failOn, append(Names(), anyFinding)...)
+	p.OneOf("sort-by", o.sortBy, audit.Orders()...)
+	p.EachOf("state", o.filter.States, audit.States()...)
+	p.EachOf("finding", o.filter.Findings, audit.Names()...)
+	p.EachOf("fail-on", o.failOn, append(audit.Names(), anyFinding)...)
 	if o.failOn != nil && len(o.failOn) == 0 {
 		p.Add("fail-on", "", "must name a finding")
 	}
@@ -167,17 +169,17 @@ func (o *commandOptions) validate() []error {
 }
 
 // evaluates refuses findings that no token can have with these flags.
-func (o *commandOptions) evaluates(p *options.Problems, flag string, findings []string) {
-	asks := func(finding Finding) bool { return slices.Contains(findings, string(finding)) }
-	if !o.reach && (asks(ClusterAdmin) || asks(SecretsReader)) {
+func (o *auditOptions) evaluates(p *options.Problems, flag string, findings []string) {
+	asks := func(finding audit.Finding) bool { return slices.Contains(findings, string(finding)) }
+	if !o.reach && (asks(audit.ClusterAdmin) || asks(audit.SecretsReader)) {
 		p.Add(flag, strings.Join(findings, ","), "needs --reach")
 	}
-	if asks(RetiredKey) && o.keys.KeyRing == "" && o.keys.PrivateKeyFile == "" {
+	if asks(audit.RetiredKey) && o.keys.KeyRing == "" && o.keys.PrivateKeyFile == "" {
 		p.Add(flag, strings.Join(findings, ","), "needs --"+options.KeyRingFlag+" or --"+options.PrivateKeyFileFlag)
 	}
 }
 
-func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
+func (o *auditOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
 	auditor, err := o.auditor(ctx, client, stderr)
 	if err != nil {
 		return err
@@ -190,13 +192,13 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	if err != nil {
 		return err
 	}
-	Sort(report.Tokens, o.sortBy)
+	audit.Sort(report.Tokens, o.sortBy)
 	report.Summary.Cluster = o.connection.Cluster
 	var file bytes.Buffer
 	if o.outputFile != "" {
 		stdout = &file
 	}
-	if err := Print(stdout, o.output.Format, report, auditor.Rules.Now); err != nil {
+	if err := audit.Print(stdout, o.output.Format, report, auditor.Rules.Now); err != nil {
 		return err
 	}
 	if o.outputFile != "" {
@@ -211,8 +213,8 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	switch err := o.outcome(report.Summary, stderr); {
 	case err != nil:
 		return err
-	case auditor.Rules.Untracked && slices.Contains(o.failOn, string(Unused)):
-		return fmt.Errorf("--fail-on=%s cannot be judged without tracking", Unused)
+	case auditor.Rules.Untracked && slices.Contains(o.failOn, string(audit.Unused)):
+		return fmt.Errorf("--fail-on=%s cannot be judged without tracking", audit.Unused)
 	case len(o.failOn) > 0 && report.Summary.Shown == 0 && doubt != "":
 		return errors.New("--fail-on cannot be judged: " + doubt)
 	}
@@ -220,13 +222,13 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 }
 
 // auditor reads the keys and rules for all rows.
-func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, stderr io.Writer) (*Auditor, error) {
+func (o *auditOptions) auditor(ctx context.Context, client cli.ClientFunc, stderr io.Writer) (*audit.Auditor, error) {
 	ring, err := keys.Read(&o.keys)
 	if err != nil {
 		return nil, err
 	}
-	rules := Rules{Now: time.Now(), UnusedFor: cmp.Or(o.filter.UnusedFor, defaultUnused)}
-	auditor := &Auditor{Filter: o.filter, Reach: o.reach, Rules: rules, Progress: func(int) {}}
+	rules := audit.Rules{Now: time.Now(), UnusedFor: cmp.Or(o.filter.UnusedFor, defaultUnused)}
+	auditor := &audit.Auditor{Filter: o.filter, Reach: o.reach, Rules: rules, Progress: func(int) {}}
 	if auditor.Client, err = client(&o.connection); err != nil {
 		return nil, err
 	}
@@ -240,7 +242,7 @@ func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, std
 }
 
 // checkNamespace refuses a namespace that does not exist: its list would be empty. doubt says that it may not exist.
-func (o *commandOptions) checkNamespace(ctx context.Context, client kubernetes.Interface) (doubt string, err error) {
+func (o *auditOptions) checkNamespace(ctx context.Context, client kubernetes.Interface) (doubt string, err error) {
 	if o.filter.Namespace == "" {
 		return "", nil
 	}
@@ -255,19 +257,19 @@ func (o *commandOptions) checkNamespace(ctx context.Context, client kubernetes.I
 }
 
 // judgingKeys returns the keys of the flags or else of kube-apiserver, which need not publish them.
-func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []signing.Key, stderr io.Writer) (Keys, error) {
+func (o *auditOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []signing.Key, stderr io.Writer) (audit.Keys, error) {
 	if len(ring) > 0 {
 		return ring, nil
 	}
 	published, err := keyprobe.PublishedKeys(ctx, apiservers.Getter(client))
 	if err == nil {
-		return keys.Usable(published, signing.JWKSPath), nil
+		return tokens.UsableKeys(published, signing.JWKSPath), nil
 	}
 	asked := append(slices.Clone(o.failOn), o.filter.Findings...)
 	switch {
 	case !answered(err):
 		return nil, err
-	case slices.Contains(asked, string(UnknownKey)), slices.Contains(asked, anyFinding):
+	case slices.Contains(asked, string(audit.UnknownKey)), slices.Contains(asked, anyFinding):
 		return nil, fmt.Errorf("%w; %w", err, keys.ErrNoKeys)
 	}
 	fmt.Fprintf(stderr, "Keys of tokens are not checked: %v; %v.\n", err, keys.ErrNoKeys)
@@ -281,7 +283,7 @@ func answered(err error) bool {
 }
 
 // readTracking reads since when kube-apiserver tracks the use of tokens.
-func readTracking(ctx context.Context, client kubernetes.Interface, rules *Rules, stderr io.Writer) error {
+func readTracking(ctx context.Context, client kubernetes.Interface, rules *audit.Rules, stderr io.Writer) error {
 	tracking, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, legacytokencleaner.TrackingConfigMap, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -302,11 +304,11 @@ func readTracking(ctx context.Context, client kubernetes.Interface, rules *Rules
 }
 
 // outcome prints a summary in one line and decides the exit code.
-func (o *commandOptions) outcome(summary Summary, stderr io.Writer) error {
+func (o *auditOptions) outcome(summary audit.Summary, stderr io.Writer) error {
 	var counts []string
 	failed := false
-	for _, name := range Names() {
-		count := summary.Findings[Finding(name)]
+	for _, name := range audit.Names() {
+		count := summary.Findings[audit.Finding(name)]
 		if count == 0 {
 			continue
 		}

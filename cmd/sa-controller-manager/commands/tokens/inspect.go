@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package inspect
+package tokens
 
 import (
 	"bytes"
@@ -24,9 +24,11 @@ import (
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+	"sa-controller-manager/tokens/inspect"
 )
 
-const description = `Print the claims and the key of a ServiceAccount token, and whether it is valid or why not. The
+const inspectDescription = `Print the claims and the key of a ServiceAccount token, and whether it is valid or why not. The
 token comes from a file or from standard input, with or without "Bearer " in front; never from an
 argument, because arguments are in the list of processes and in the history of the shell.
 
@@ -42,7 +44,7 @@ Permissions, for --cluster only: create tokenreviews, get ` + signing.JWKSPath +
 
 Exit code: 0 if it is valid, 2 if it is not, and 1 if that is unknown.`
 
-const examples = `  # The token of a Secret, against kubeadm's key.
+const inspectExamples = `  # The token of a Secret, against kubeadm's key.
   kubectl -n shop get secret robot -o jsonpath='{.data.token}' | base64 -d |
     sa-controller-manager tokens inspect --service-account-key-file=/etc/kubernetes/pki/sa.pub
 
@@ -53,8 +55,8 @@ const examples = `  # The token of a Secret, against kubeadm's key.
   # The review of the cluster itself.
   kubectl create token default | sa-controller-manager tokens inspect --cluster --kubeconfig=admin.conf -o json`
 
-// commandOptions are the flags of the command.
-type commandOptions struct {
+// inspectOptions are the flags of the command.
+type inspectOptions struct {
 	connection options.Connection
 	keys       options.Keys
 	issuers    []string
@@ -65,14 +67,14 @@ type commandOptions struct {
 	output     cli.Output
 }
 
-// NewCommand is the command "tokens inspect".
-func NewCommand(client cli.ClientFunc) *cobra.Command {
-	o := &commandOptions{timeout: 10 * time.Second}
+// NewInspectCommand is the command "tokens inspect".
+func NewInspectCommand(client cli.ClientFunc) *cobra.Command {
+	o := &inspectOptions{timeout: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:     "inspect [FILE|-]",
 		Short:   "Print what a token holds, its key, and whether it is valid or why not",
-		Long:    description,
-		Example: examples,
+		Long:    inspectDescription,
+		Example: inspectExamples,
 		Args:    oneFile,
 		RunE: cli.WhenValid(o.validate, func(cmd *cobra.Command, args []string) error {
 			token, err := readToken(cmd, args)
@@ -107,7 +109,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (o *commandOptions) validate() []error {
+func (o *inspectOptions) validate() []error {
 	p := options.Problems(o.output.Validate())
 	for _, issuer := range o.issuers {
 		if issuer == "" {
@@ -119,21 +121,21 @@ func (o *commandOptions) validate() []error {
 	return append(p, o.keys.Validate()...)
 }
 
-func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, token string, stdout io.Writer) error {
+func (o *inspectOptions) run(ctx context.Context, client cli.ClientFunc, token string, stdout io.Writer) error {
 	ctx, cancel := cli.AnswerWithin(ctx, o.timeout)
 	defer cancel()
 	known, err := o.known(ctx, client, token)
 	if err != nil {
 		return err
 	}
-	report := Evaluate(token, known)
+	report := inspect.Evaluate(token, known)
 	if err := printers.Document(stdout, o.output.Format, &report, report.Text); err != nil {
 		return err
 	}
 	switch report.Verdict {
-	case Valid:
+	case inspect.Valid:
 		return nil
-	case Invalid:
+	case inspect.Invalid:
 		return cli.ErrFindings
 	default: // the only finding says why
 		return fmt.Errorf("it is unknown whether the token is valid: %s", report.Findings[0].Message)
@@ -141,8 +143,8 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, token s
 }
 
 // known gathers what the flags know of.
-func (o *commandOptions) known(ctx context.Context, client cli.ClientFunc, token string) (Known, error) {
-	known := Known{Now: time.Now(), Issuers: o.issuers}
+func (o *inspectOptions) known(ctx context.Context, client cli.ClientFunc, token string) (inspect.Known, error) {
+	known := inspect.Known{Now: time.Now(), Issuers: o.issuers}
 	var err error
 	if known.Keys, err = keys.Read(&o.keys); err != nil {
 		return known, err
@@ -153,7 +155,7 @@ func (o *commandOptions) known(ctx context.Context, client cli.ClientFunc, token
 			return known, err
 		}
 		place, _, _ := strings.Cut(o.jwks, "?") // which may give access
-		known.Keys = append(known.Keys, keys.Usable(published, "--jwks="+place)...)
+		known.Keys = append(known.Keys, tokens.UsableKeys(published, "--jwks="+place)...)
 	}
 	if !o.cluster {
 		return known, nil
@@ -167,13 +169,13 @@ func (o *commandOptions) known(ctx context.Context, client cli.ClientFunc, token
 
 // askCluster adds what kube-apiserver knows. It need publish neither keys nor an issuer, as long as
 // it reviews the token.
-func askCluster(ctx context.Context, client kubernetes.Interface, token string, known *Known) error {
+func askCluster(ctx context.Context, client kubernetes.Interface, token string, known *inspect.Known) error {
 	var err error
-	if known.Review, err = Ask(ctx, client, token); err != nil {
+	if known.Review, err = inspect.Ask(ctx, client.AuthenticationV1().TokenReviews(), token); err != nil {
 		return err
 	}
 	if published, err := keyprobe.PublishedKeys(ctx, apiservers.Getter(client)); err == nil {
-		known.Keys = append(known.Keys, keys.Usable(published, "kube-apiserver's "+signing.JWKSPath)...)
+		known.Keys = append(known.Keys, tokens.UsableKeys(published, "kube-apiserver's "+signing.JWKSPath)...)
 	}
 	if len(known.Issuers) > 0 {
 		return nil

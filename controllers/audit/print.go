@@ -22,7 +22,7 @@ import (
 // Print prints the report as a "table", a "wide" one, "json", "yaml" or "html".
 func Print(w io.Writer, output string, report *Report, now time.Time) error {
 	switch output {
-	case htmlOutput:
+	case HTML:
 		return printPage(w, report, now)
 	case "yaml":
 		return printYAML(w, report)

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/paging"
@@ -26,6 +25,7 @@ import (
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
 )
 
 // year is the period of tests.
@@ -82,17 +82,17 @@ func TestRow(t *testing.T) {
 		reason  string
 		key     []byte // P-256 if nil
 		changes changes
-		account *account   // robot if nil
-		nobody  bool       // there is no account
-		unused  bool       // by Pods
-		reach   Reach      // of the account
-		state   keys.State // signing.Active if empty
+		account *account     // robot if nil
+		nobody  bool         // there is no account
+		unused  bool         // by Pods
+		reach   Reach        // of the account
+		state   signing.Role // signing.Active if empty
 		problem string
 		want    []Finding
 	}{
 		"fine":           {},
 		"retired key":    {reason: "to be re-issued", key: testkeys.P384(), state: signing.Retired, want: []Finding{RetiredKey}},
-		"unknown key":    {reason: "it is refused", key: testkeys.P521(), state: keys.Unknown, want: []Finding{UnknownKey}},
+		"unknown key":    {reason: "it is refused", key: testkeys.P521(), state: tokens.Unknown, want: []Finding{UnknownKey}},
 		"admin":          {reach: Everything, want: []Finding{ClusterAdmin}},
 		"reader":         {reach: AllSecrets, want: []Finding{SecretsReader}},
 		"no Pod":         {unused: true, want: []Finding{Unmounted}},
@@ -232,7 +232,7 @@ func TestFilter(t *testing.T) {
 
 // rowsToSort are a to d, in the order of their names.
 func rowsToSort() []Row {
-	row := func(name, account string, created, idle int, key string, state keys.State, findings ...Finding) Row {
+	row := func(name, account string, created, idle int, key string, state signing.Role, findings ...Finding) Row {
 		return Row{
 			Namespace: "shop", Name: name, Account: account, Created: metav1.NewTime(now.AddDate(0, 0, -created)),
 			idle: now.AddDate(0, 0, -idle), KeyID: key, State: state, Findings: findings,

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
 )
 
 // Row is what is said of one token Secret. Its JSON form is that of the command's output.
@@ -22,8 +22,8 @@ type Row struct {
 	Account   string      `json:"account"`
 	Created   metav1.Time `json:"created"`
 
-	KeyID string     `json:"keyID,omitempty"`
-	State keys.State `json:"keyState"`
+	KeyID string       `json:"keyID,omitempty"`
+	State signing.Role `json:"keyState"`
 
 	// LastUsed and InvalidSince are days.
 	LastUsed     string `json:"lastUsed,omitempty"`
@@ -90,7 +90,7 @@ func (r Rules) row(of *token, account *account, pods users) Row {
 		{ClusterAdmin, row.Reach == Everything},
 		{SecretsReader, row.Reach == AllSecrets},
 		{BadToken, of.problem != ""},
-		{UnknownKey, row.State == keys.Unknown},
+		{UnknownKey, row.State == tokens.Unknown},
 		{RetiredKey, row.State == signing.Retired},
 		{Orphan, orphan != ""},
 		{Invalidated, secret.InvalidSince()},

@@ -11,7 +11,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/tokens"
 )
@@ -24,24 +23,29 @@ type Review struct {
 	OpensAPI bool `json:"opensAPI"`
 }
 
+// Reviewer is the part of kube-apiserver's API that Ask needs.
+type Reviewer interface {
+	Create(ctx context.Context, review *authenticationv1.TokenReview, options metav1.CreateOptions) (*authenticationv1.TokenReview, error)
+}
+
 // Ask has kube-apiserver review a token: for its own audience, and if that fails for those that the token has. What is no
 // token is not sent, because it may be a secret of another kind; Ask returns nil then. kube-apiserver counts the review
 // as a use of a legacy token (the label kubernetes.io/legacy-token-last-used).
-func Ask(ctx context.Context, client kubernetes.Interface, token string) (*Review, error) {
+func Ask(ctx context.Context, reviews Reviewer, token string) (*Review, error) {
 	canonical := tokens.Canonical(token)
 	if _, err := tokens.Inspect(canonical); err != nil {
 		return nil, nil //nolint:nilerr // Evaluate says what is wrong with it
 	}
-	own, err := review(ctx, client, token, nil)
+	own, err := review(ctx, reviews, token, nil)
 	claims, _ := claimsOf(canonical)
 	if err != nil || own.Authenticated || len(claims.Audience) == 0 {
 		return own, err
 	}
-	return review(ctx, client, token, claims.Audience)
+	return review(ctx, reviews, token, claims.Audience)
 }
 
-func review(ctx context.Context, client kubernetes.Interface, token string, audiences []string) (*Review, error) {
-	answer, err := client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+func review(ctx context.Context, reviews Reviewer, token string, audiences []string) (*Review, error) {
+	answer, err := reviews.Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences},
 	}, metav1.CreateOptions{})
 	if err != nil { // the server's text may hold the token

@@ -28,7 +28,8 @@ import (
 //go:embed page.html
 var pageSource string
 
-const htmlOutput = "html"
+// HTML is the output of Print that is a page for a browser.
+const HTML = "html"
 
 // counted is a line of the ages. Severity gives its colour.
 type counted struct {

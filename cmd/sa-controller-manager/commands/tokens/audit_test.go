@@ -1,20 +1,14 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package audit
+package tokens
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/base64"
-	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -118,7 +112,7 @@ func TestAudit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := clitest.Run(t, NewCommand(auditCluster(t)), append([]string{key}, tc.args...)...)
+			got := clitest.Run(t, NewAuditCommand(auditCluster(t)), append([]string{key}, tc.args...)...)
 			if got.Code != tc.code || got.Stderr != tc.stderr {
 				t.Errorf("code %d and %q, want %d and %q", got.Code, got.Stderr, tc.code, tc.stderr)
 			}
@@ -141,7 +135,7 @@ func TestAudit(t *testing.T) {
 
 func TestAuditCommandLine(t *testing.T) {
 	t.Parallel()
-	clitest.Refuses(t, func() *cobra.Command { return NewCommand(cli.Connect) }, clitest.Refusals{
+	clitest.Refuses(t, func() *cobra.Command { return NewAuditCommand(cli.Connect) }, clitest.Refusals{
 		"output":      {[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\", \"html\"\n"},
 		"output file": {[]string{"--output-file=x"}, "Error: --output-file \"x\" needs -o html\n"},
 		"order":       {[]string{"--sort-by=size"}, "Error: --sort-by \"size\" must be one of \"namespace\", "},
@@ -159,71 +153,8 @@ func TestAuditCommandLine(t *testing.T) {
 		"key":      {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
 		"nobody":   {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
 	})
-	if got := clitest.Run(t, NewCommand(cli.Connect), clitest.LegacyToken(t)); got.Code != 1 || strings.Contains(got.Stderr, "eyJ") {
+	if got := clitest.Run(t, NewAuditCommand(cli.Connect), clitest.LegacyToken(t)); got.Code != 1 || strings.Contains(got.Stderr, "eyJ") {
 		t.Errorf("a token as an argument: %+v", got)
-	}
-}
-
-// TestPage looks at the source of the page; test/browser opens it.
-func TestPage(t *testing.T) {
-	t.Parallel()
-	const hostile = `</script><img src=x onerror="alert(1)">` + "\u202e\x1b[2J"
-	rows := []Row{
-		{
-			Namespace: "shop", Name: "a", Account: hostile, Created: metav1.NewTime(now.AddDate(-4, 0, 0)), KeyID: hostile, State: "active",
-			Reach: Everything, Problem: hostile, ReachBy: hostile, Pods: []string{hostile}, PodCount: 1, Findings: []Finding{ClusterAdmin},
-		},
-		{Namespace: "bank", Name: "b", Created: metav1.NewTime(now.Add(-time.Hour)), State: "unknown"},
-	}
-	var written bytes.Buffer
-	summary := Summary{Cluster: "prod " + hostile, Examined: 3, Shown: 2, Findings: map[Finding]int{ClusterAdmin: 1}}
-	testutil.Must(t, Print(&written, "html", &Report{Tokens: rows, Summary: summary}, now))
-	page := written.String()
-	for _, want := range []string{
-		`<title>Token audit of prod &lt;`, `\u001b[2J, 2026-11-21 12:00 UTC</title>`, "<h1>1 of 2 tokens can take over the cluster</h1>",
-		"2026-11-21 12:00 UTC. Token Secrets: 3, listed: 2.", `<td>under 30 days</td><td class="number">1</td>`,
-		`<td>3 years and more</td><td class="number">1</td>`,
-		`<a class="high" href="#finding=cluster-admin">cluster-admin</a><br><small>high</small></td><td class="number">1</td>`,
-		"No token has: secrets-reader, bad-token, ", `\u001b[2J">&lt;/script</small>`, `<option>bank</option><option>shop</option>`,
-		`<option>active</option><option>unknown</option>`, `<tr data-findings="cluster-admin " data-namespace="shop" data-key="active">`,
-		`<tr data-findings="none" data-namespace="bank" data-key="unknown">`,
-		`&lt;/script&gt;&lt;img src=x onerror=&#34;alert(1)&#34;&gt;\u202e\u001b[2J`,
-	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
-	if strings.Contains(page, "<img") || strings.ContainsAny(page, "\u202e\x1b") {
-		t.Error("text of users is in the page as it is")
-	}
-	policy := regexp.MustCompile(`content="default-src 'none'; [^"]*"`).FindString(page)
-	for _, element := range []string{"style", "script"} {
-		text := regexp.MustCompile(`(?s)<` + element + `>(.*)</` + element + `>`).FindStringSubmatch(page)
-		sum := sha256.Sum256([]byte(text[1]))
-		testutil.CheckContains(t, "the policy", element+"-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'", policy)
-	}
-}
-
-// TestHeadline claims nothing that was not asked, and no safety: other permissions are dangerous too.
-func TestHeadline(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		rows     []Row
-		findings map[Finding]int
-		want     string
-	}{
-		"both kinds": {
-			make([]Row, 13), map[Finding]int{ClusterAdmin: 1, SecretsReader: 3, Unused: 9}, "4 of 13 tokens can take over the cluster",
-		},
-		"none":             {[]Row{{Reach: Less}, {}}, map[Finding]int{Unused: 2}, "0 of 2 tokens may do everything or read all Secrets"},
-		"not asked":        {make([]Row, 2), nil, "Tokens that never expire: 2"},
-		"none in the file": {nil, nil, "Tokens that never expire: 0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			report := &Report{Tokens: tc.rows, Summary: Summary{Shown: len(tc.rows), Findings: tc.findings}}
-			testutil.Check(t, "headline", tc.want, headline(report))
-		})
 	}
 }
 
@@ -233,7 +164,7 @@ func TestOutputFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.html")
 	testutil.Must(t, os.WriteFile(path, []byte("of before"), 0o644)) // not kept
 	key := "--service-account-private-key-file=" + testutil.WriteFile(t, "sa.key", testkeys.P256())
-	got := clitest.Run(t, NewCommand(auditCluster(t)), key, "-o=html", "--output-file="+path)
+	got := clitest.Run(t, NewAuditCommand(auditCluster(t)), key, "-o=html", "--output-file="+path)
 	if got.Code != 0 || got.Stdout != "" {
 		t.Fatalf("%+v, want code 0 and nothing on standard output", got)
 	}
@@ -246,55 +177,4 @@ func TestOutputFile(t *testing.T) {
 		bytes.Contains(page, []byte("eyJ")) {
 		t.Errorf("mode %v, want 0600 and a page without tokens:\n%s", info.Mode(), page)
 	}
-}
-
-// TestNamespacesOverPages: one that goes on over several pages is read once, and rows are in the order of the
-// list. No other Secrets are asked for.
-func TestNamespacesOverPages(t *testing.T) {
-	t.Parallel()
-	client := fake.NewClientset()
-	var secrets []corev1.Secret
-	for _, namespace := range []string{"a", "b"} {
-		meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
-		account := &corev1.ServiceAccount{ObjectMeta: meta("robot"), Secrets: []corev1.ObjectReference{{Name: "1"}}}
-		account.UID = "uid-robot"
-		pod := &corev1.Pod{ObjectMeta: meta("user"), Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
-			Secret: &corev1.SecretVolumeSource{SecretName: "1"},
-		}}}}}
-		testutil.Must(t, client.Tracker().Add(account))
-		testutil.Must(t, client.Tracker().Add(pod))
-		for _, name := range []string{"1", "2", "3"} {
-			secret := tokenSecret(t, name, testkeys.P256())
-			secret.Namespace = namespace
-			secrets = append(secrets, *secret)
-		}
-	}
-	client.PrependReactor("list", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		list := action.(clienttesting.ListActionImpl)
-		testutil.Check(t, "selector", "type=kubernetes.io/service-account-token", list.ListRestrictions.Fields.String())
-		page, _ := strconv.Atoi(list.ListOptions.Continue)
-		answer := &corev1.SecretList{Items: secrets[2*page : 2*page+2]}
-		if page < 2 {
-			answer.Continue = strconv.Itoa(page + 1)
-		}
-		return true, answer, nil
-	})
-	client.PrependReactor("create", "subjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &authorizationv1.SubjectAccessReview{}, nil
-	})
-	auditor := &Auditor{Client: client, Keys: testKeys(t), Rules: Rules{Now: now}, Reach: true, Progress: func(int) {}}
-	report, err := auditor.Run(t.Context())
-	testutil.Must(t, err)
-	var got []string
-	for _, row := range report.Tokens {
-		got = append(got, fmt.Sprintf("%s/%s %t %v", row.Namespace, row.Name, row.Referenced, row.Pods))
-	}
-	want := []string{"a/1 true [user]", "a/2 false []", "a/3 false []", "b/1 true [user]", "b/2 false []", "b/3 false []"}
-	testutil.Check(t, "rows", want, got)
-	testutil.Check(t, "examined and shown", []int{6, 6}, []int{report.Summary.Examined, report.Summary.Shown})
-	requests := map[string]int{}
-	for _, action := range client.Actions() {
-		requests[action.GetResource().Resource]++
-	}
-	testutil.Check(t, "requests", map[string]int{"secrets": 3, "pods": 2, "serviceaccounts": 2, "subjectaccessreviews": 6}, requests)
 }

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package inspect
+package tokens
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func noCluster(*options.Connection) (kubernetes.Interface, error) { return fake.
 // inspectInput runs the command on standard input.
 func inspectInput(t *testing.T, input string, args ...string) (stdout string, err error) {
 	t.Helper()
-	cmd := NewCommand(noCluster)
+	cmd := NewInspectCommand(noCluster)
 	var out bytes.Buffer
 	cmd.SetIn(strings.NewReader(input))
 	cmd.SetOut(&out)

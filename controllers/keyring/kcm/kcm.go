@@ -6,7 +6,6 @@
 package kcm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,22 +60,30 @@ func Signer(o *operator.Operator) func(ctx context.Context) (map[string]string, 
 	}
 }
 
-// Revoke is that of the operator. It returns an error, too, if the token controller that leads signs with a revoked key: ours
-// follows the published rings, and kube-controller-manager the key file that it had at its start.
+// Revoke is that of the operator, and asks which key signs as SignsRevoked does.
 func Revoke(ctx context.Context, o *operator.Operator, options operator.RevokeOptions) (notes []string, err error) {
-	if notes, err = o.Revoke(ctx, options); len(notes) == 0 && err != nil {
-		return notes, err // nothing was revoked
+	notes, err = o.Revoke(ctx, options)
+	if o.Cluster != nil && (len(notes) > 0 || err == nil) { // else nothing was revoked
+		err = errors.Join(err, SignsRevoked(ctx, o))
+	}
+	return notes, err
+}
+
+// SignsRevoked returns an error if the token controller that leads signs with a revoked key: ours follows the published rings,
+// and kube-controller-manager the key file that it had at its start. While no key is revoked nobody is asked.
+func SignsRevoked(ctx context.Context, o *operator.Operator) error {
+	published, err := consistency.Fetch(ctx, o.Cluster.Client)
+	if err != nil || len(published.Removed) == 0 {
+		return err
 	}
 	signers, failed := Signer(o)(ctx)
 	for keyID, name := range signers {
-		published, unknown := consistency.Fetch(ctx, o.Cluster.Client)
-		failed = cmp.Or(failed, unknown)
 		if published.RevokedID(keyID) && !strings.HasPrefix(name, meta.FieldManager) {
 			failed = ring.Refuse(fmt.Sprintf("%s signs the tokens of Secrets with key %s, which is revoked", name, keyID),
 				"give it another key there and on each other host (keys export --kubeadm), restart it, and run the command again")
 		}
 	}
-	return notes, errors.Join(err, failed)
+	return failed
 }
 
 // Findings are about the token Secrets of revoked keys, which uses counts by key ID: only we fill them again by ourselves.

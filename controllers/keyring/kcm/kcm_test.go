@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/ring"
@@ -133,6 +134,45 @@ func TestNobodyAnswers(t *testing.T) {
 			signers, err := Signer(o)(t.Context())
 			if len(signers) > 0 || (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, %v; want %q", signers, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestSignsRevoked: only a revoked key that kube-controller-manager signs with is an error, and without a revoked key no Secret
+// is made.
+func TestSignsRevoked(t *testing.T) {
+	t.Parallel()
+	signs := ring.KeyOf(testkeys.Parse(testkeys.P256())).ID
+	for name, tc := range map[string]struct {
+		by, revoked, want string
+		asked             bool
+	}{
+		"NoneRevoked": {by: "kube-controller-manager"},
+		"Another":     {by: "kube-controller-manager", revoked: "another", asked: true},
+		"KCM":         {by: "kube-controller-manager", revoked: signs, asked: true, want: "kube-controller-manager signs the tokens of Secrets with"},
+		"Ours":        {by: "sa-controller-manager", revoked: signs, asked: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, asked := fake.NewClientset(), false
+			client.PrependWatchReactor("secrets", filling(t, client, tc.by))
+			testutil.Must(t, consistency.Edit(t.Context(), client, func(p *consistency.Published) error {
+				if tc.revoked != "" {
+					p.Removed = ring.Revocations{{ID: tc.revoked, Digest: tc.revoked, Reason: ring.Revoked}}
+				}
+				return nil
+			}))
+			client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				asked = true
+				return false, nil, nil
+			})
+			err := SignsRevoked(t.Context(), &operator.Operator{
+				File: ring.At(t.TempDir() + "/ring.json"), Progress: func(string, time.Duration) {},
+				Cluster: &operator.Cluster{Client: client, Namespace: "kube-system", Account: "default"},
+			})
+			if asked != tc.asked || (err == nil) != (tc.want == "") || err != nil && !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("asked: %t, %v; want %t, %q", asked, err, tc.asked, tc.want)
 			}
 		})
 	}

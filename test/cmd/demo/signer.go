@@ -172,7 +172,11 @@ func (d *signer) copied(ctx context.Context) error {
 // oldLeaks does what the command says: another key file, and a restart.
 func (d *signer) oldLeaks(ctx context.Context) error {
 	leaked := d.key.ID
-	if err := d.revoked(ctx, leaked, "signs the tokens of Secrets with key "+leaked+", which is revoked"); err != nil {
+	says := "signs the tokens of Secrets with key " + leaked + ", which is revoked"
+	if err := d.revoked(ctx, leaked, says); err != nil {
+		return err
+	}
+	if err := d.refused(d.keys(ctx, "list"), says); err != nil {
 		return err
 	}
 	pki := filepath.Join(d.cluster.Dir(), "pki")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyprobe"
@@ -223,13 +224,20 @@ func newListCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Show the keys of a ring, and what is wrong with it",
 		Long: `Show the keys of a ring, where each is, and the command for the case that the file leaks. With
 --kubeconfig, --context or --master the cluster is asked which keys it accepts, which known
-hosts lack one, and how many token Secrets bear each. Nothing is changed.`,
+hosts lack one, and how many token Secrets bear each. If a key is revoked, a Secret in
+kube-system is made and deleted, to see which key kube-controller-manager signs with. Nothing
+else is changed.`,
 	}
 	o := newCommandOptions(cmd, client)
-	return o.runs(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
+	return o.runs(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
 		report, err := o.print(cmd, operator)
-		if err == nil && operator.Cluster == nil {
+		if err != nil {
+			return err
+		}
+		if operator.Cluster == nil {
 			cmd.PrintErrln("kube-apiserver was not asked about these keys: give --kubeconfig or --context.")
+		} else if err = kcm.SignsRevoked(ctx, operator); apierrors.IsForbidden(err) {
+			err = noted(cmd, []string{err.Error()}, nil) // a reader may make no Secret
 		}
 		if err == nil && len(report.Findings) > 0 {
 			return cli.ErrFindings

@@ -63,8 +63,7 @@ func Document(w io.Writer, output string, document headed, text func() string) e
 	case isPath:
 		encoded, err = find(template, document)
 	case output == "json":
-		encoded, err = encodeJSON(document)
-		encoded = append(encoded, '\n')
+		encoded, err = JSON(document)
 	case output == "yaml":
 		encoded, err = YAML(document)
 	default:
@@ -98,11 +97,11 @@ func find(template string, document any) ([]byte, error) {
 	return []byte(printable(found.String(), "\n\t")), err
 }
 
-// encodeJSON encodes untrusted text as json.MarshalIndent does, without a newline at the end. It
-// escapes control characters, so that none controls a terminal.
-func encodeJSON(document any) ([]byte, error) {
+// JSON encodes untrusted text as json.MarshalIndent does, with a newline at the end. It escapes control
+// characters, so that none controls a terminal.
+func JSON(document any) ([]byte, error) {
 	text, err := json.MarshalIndent(document, "", "  ")
-	return escaped(text), err
+	return append(escaped(text), '\n'), err
 }
 
 // YAML encodes untrusted text as YAML, with some 25 KiB of memory for each object of a dozen fields. It converts JSON, which names

@@ -19,7 +19,7 @@ import (
 // parallel is how many requests are under way at a time. API priority and fairness shares them out.
 const parallel = 16
 
-// Auditor reads the token Secrets of a cluster. It is for one Run.
+// Auditor reads the token Secrets of a cluster. It is for one Run, after Prepare.
 type Auditor struct {
 	Client kubernetes.Interface
 	Keys   Keys
@@ -31,6 +31,8 @@ type Auditor struct {
 	Progress func(done int)
 
 	scenes map[string]*scene
+	// doubt is why an empty list may mean nothing.
+	doubt string
 }
 
 // Report is the output of the command.

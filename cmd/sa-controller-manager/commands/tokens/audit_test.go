@@ -94,23 +94,23 @@ func TestAudit(t *testing.T) {
 		"nothing":     {[]string{"-n=empty", "--fail-on=any"}, 0, nil, untracked + "Token Secrets: 0.\n"},
 		"all, said":   {[]string{"-A", "-o=jsonpath={.tokens[*].name}", "--older-than=0d"}, 0, []string{"robot-token zeus-token"}, untracked + found},
 		"too young":   {[]string{"--older-than=90d"}, 0, nil, untracked + "Token Secrets: 2, 0 shown.\n"},
-		"typo":        {[]string{"-n=typo"}, 1, nil, untracked + "Error: --namespace \"typo\": namespaces \"typo\" not found\n"},
+		"typo":        {[]string{"-n=typo"}, 1, nil, untracked + "Error: namespace \"typo\": namespaces \"typo\" not found\n"},
 		"wrong label": {[]string{"-l=app=typo"}, 0, nil, untracked + "Token Secrets: 0.\n"},
 		"gate with a wrong label": {
 			[]string{"-l=app=typo", "--fail-on=any"}, 1, nil,
-			untracked + "Token Secrets: 0.\nError: --fail-on cannot be judged: no token Secret has these labels and this key ID\n",
+			untracked + "Token Secrets: 0.\nError: --fail-on: cannot be judged: no token Secret has these labels and this key ID\n",
 		},
 		"gate with a wrong key": {
 			[]string{"--key-id=typo", "--fail-on=any"}, 1, nil,
-			untracked + "Token Secrets: 2, 0 shown.\nError: --fail-on cannot be judged: no token Secret has these labels and this key ID\n",
+			untracked + "Token Secrets: 2, 0 shown.\nError: --fail-on: cannot be judged: no token Secret has these labels and this key ID\n",
 		},
 		"gate that nothing measures": {
 			[]string{"--fail-on=unused"}, 1, []string{"NAMESPACE", "shop", "shop"},
-			untracked + found + "Error: --fail-on=unused cannot be judged without tracking\n",
+			untracked + found + "Error: --fail-on: unused cannot be judged without tracking\n",
 		},
 		"may not ask": {
 			[]string{"-n=secret", "--fail-on=any"}, 1, nil,
-			untracked + "Token Secrets: 0.\nError: --fail-on cannot be judged: whether the namespace secret exists may not be asked\n",
+			untracked + "Token Secrets: 0.\nError: --fail-on: cannot be judged: whether the namespace secret exists may not be asked\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

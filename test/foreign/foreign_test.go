@@ -67,7 +67,8 @@ func newWorld(t *testing.T) *world {
 	w.cluster, err = devcluster.Start(t.Context(), options)
 	testutil.Must(t, err)
 	t.Cleanup(func() { testutil.Must(t, w.cluster.Stop()) })
-	w.party = testutil.Get(tokenload.NewParty("kube-apiserver", w.cluster))(t)
+	w.party, err = tokenload.NewParty("kube-apiserver", w.cluster)
+	testutil.Must(t, err)
 	testutil.Must(t, w.manager.Ready(testcluster.Context(t)))
 	return w
 }
@@ -108,7 +109,7 @@ func (w *world) shows(ctx context.Context, reason string, unpinned float64) erro
 	// It has findings: there is no next key.
 	printed, _ := w.keys(ctx, "list", "--kubeconfig="+w.cluster.Kubeconfig())
 	found := strings.Contains(printed, "cannot sign with key "+keyID+", which is active: ")
-	if found != (reason != "") || !strings.Contains(printed, reason) || !strings.Contains(printed, "KEY ID") {
+	if found != (reason != "") || !strings.Contains(printed, reason) || !strings.Contains(printed, "KEY-ID") {
 		return fmt.Errorf("keys list prints, with the reason %q:\n%s", reason, printed)
 	}
 	return nil
@@ -134,7 +135,8 @@ func TestMisbehaviour(t *testing.T) {
 			}
 		}
 	}
-	private := testutil.Get(jwt.ParseECPrivateKeyFromPEM(testkeys.P256()))(t)
+	private, err := jwt.ParseECPrivateKeyFromPEM(testkeys.P256())
+	testutil.Must(t, err)
 	for _, tc := range []struct {
 		name     string
 		does     func(*signertest.Behaviour) // nil: its socket is gone

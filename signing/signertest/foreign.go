@@ -19,8 +19,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
-
-	"sa-controller-manager/internal/testutil"
 )
 
 // Foreign is a KEP-740 signer that knows nothing of this project: its EC key on P-256 has an ID of its
@@ -55,7 +53,10 @@ type Behaviour struct {
 // ServeForeign is NewForeign until the test ends.
 func ServeForeign(tb testing.TB, path, keyID string, key []byte) *Foreign {
 	tb.Helper()
-	f := testutil.Get(NewForeign(path, keyID, key))(tb)
+	f, err := NewForeign(path, keyID, key)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	tb.Cleanup(f.Stop)
 	return f
 }
@@ -76,7 +77,11 @@ func NewForeign(path, keyID string, key []byte) (*Foreign, error) {
 // ListedKey is an entry of FetchKeys.
 func ListedKey(tb testing.TB, keyID string, key []byte) *externaljwtv1.Key {
 	tb.Helper()
-	return testutil.Get(listedKey(keyID, key))(tb)
+	listed, err := listedKey(keyID, key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return listed
 }
 
 func listedKey(keyID string, key []byte) (*externaljwtv1.Key, error) {
@@ -104,7 +109,9 @@ func (f *Foreign) now() Behaviour {
 // Start serves again after Stop.
 func (f *Foreign) Start(tb testing.TB) {
 	tb.Helper()
-	testutil.Must(tb, f.start())
+	if err := f.start(); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 func (f *Foreign) start() error {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 )
 
@@ -60,14 +59,20 @@ func header(t *testing.T, subject Subject) {
 		signed := sign(t, subject, style, Payload(0))
 		encoded := decode(t, "header", signed.header)
 		key := signed.key(t, subject)
-		algorithm := testutil.Get(signing.AlgorithmFor(key.Key))(t)
+		algorithm, err := signing.AlgorithmFor(key.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
 		// White space and order are the same for all signers, so that tokens can be compared.
 		exact := fmt.Sprintf(`{"alg":%q,"kid":%q}`, algorithm, key.ID)
 		if subject.Remote || style == signing.JWTHeader {
 			exact = fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":"JWT"}`, algorithm, key.ID)
 		}
-		testutil.Expect(t, encoded == exact, "style %d: header is %s, want %s", style, encoded, exact)
-		if want, err := signing.NewPublicKey(key.Key); err != nil || want.ID != key.ID && !subject.Remote || want.Algorithm != key.Algorithm {
+		if encoded != exact {
+			t.Errorf("style %d: header is %s, want %s", style, encoded, exact)
+		}
+		if want, err := signing.NewPublicKey(key.Key); err != nil || want.ID != key.ID && !subject.Remote ||
+			want.Algorithm != key.Algorithm {
 			t.Errorf("style %d: the published key has the names %s and %s, want those derived from the key", style, key.ID, key.Algorithm)
 		}
 	}
@@ -82,7 +87,9 @@ func signature(t *testing.T, subject Subject) {
 			signed := sign(t, subject, style, payload)
 			signed.verify(t, subject)
 			signed.payload = Payload(1)
-			testutil.Expect(t, !signed.valid(t, subject), "style %d: the signature verifies with another payload", style)
+			if signed.valid(t, subject) {
+				t.Errorf("style %d: the signature verifies with another payload", style)
+			}
 		}
 	}
 }
@@ -118,8 +125,9 @@ func unknownStyle(t *testing.T, subject Subject) {
 			continue
 		}
 		header, signature, err := subject.Signer.Sign(t.Context(), style, Payload(0))
-		testutil.Expect(t, err != nil && header == "" && signature == "", "style %d: Sign returned %q, %q, %v, want an error alone", style,
-			header, signature, err)
+		if err == nil || header != "" || signature != "" {
+			t.Errorf("style %d: Sign returned %q, %q, %v, want an error alone", style, header, signature, err)
+		}
 	}
 }
 
@@ -127,8 +135,9 @@ func endedContext(t *testing.T, subject Subject) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	header, signature, err := subject.Signer.Sign(ctx, subject.Styles[0], Payload(0))
-	testutil.Expect(t, header == "" && signature == "" && errors.Is(err, context.Canceled),
-		"Sign returned %q, %q, %v, want the context's error alone", header, signature, err)
+	if header != "" || signature != "" || !errors.Is(err, context.Canceled) {
+		t.Errorf("Sign returned %q, %q, %v, want the context's error alone", header, signature, err)
+	}
 }
 
 // concurrentUse wants each caller to get the signature of its own payload.
@@ -139,7 +148,9 @@ func concurrentUse(t *testing.T, subject Subject) {
 		running.Go(func() {
 			payload := Payload(i)
 			header, signature, err := subject.Signer.Sign(t.Context(), subject.Styles[i%len(subject.Styles)], payload)
-			testutil.Expect(t, err == nil, "call %d: %v", i, err)
+			if err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
 			signed[i] = signedToken{header, payload, signature}
 		})
 	}
@@ -148,7 +159,9 @@ func concurrentUse(t *testing.T, subject Subject) {
 		return
 	}
 	for i, s := range signed {
-		testutil.Expect(t, s.valid(t, subject), "call %d: the signature is not that of its payload", i)
+		if !s.valid(t, subject) {
+			t.Errorf("call %d: the signature is not that of its payload", i)
+		}
 	}
 }
 
@@ -161,7 +174,9 @@ func rotation(t *testing.T, subject Subject) {
 	before := sign(t, subject, subject.Styles[0], Payload(0))
 	subject.Rotate(t)
 	after := sign(t, subject, subject.Styles[0], Payload(0))
-	testutil.Expect(t, KeyID(t, before.header) != KeyID(t, after.header), "the key is the same after a rotation")
+	if KeyID(t, before.header) == KeyID(t, after.header) {
+		t.Error("the key is the same after a rotation")
+	}
 	before.verify(t, subject)
 	after.verify(t, subject)
 }
@@ -172,7 +187,9 @@ type signedToken struct{ header, payload, signature string }
 func sign(t *testing.T, subject Subject, style signing.HeaderStyle, payload string) signedToken {
 	t.Helper()
 	header, signature, err := subject.Signer.Sign(t.Context(), style, payload)
-	testutil.Require(t, err == nil, "sign: %v", err)
+	if err != nil {
+		t.Fatalf("sign: %v", err)
+	}
 	return signedToken{header, payload, signature}
 }
 
@@ -182,8 +199,9 @@ func KeyID(t *testing.T, segment string) string {
 	var header struct {
 		KeyID string `json:"kid"`
 	}
-	err := json.Unmarshal([]byte(decode(t, "header", segment)), &header)
-	testutil.Require(t, err == nil, "header: %v", err)
+	if err := json.Unmarshal([]byte(decode(t, "header", segment)), &header); err != nil {
+		t.Fatalf("header: %v", err)
+	}
 	return header.KeyID
 }
 
@@ -192,13 +210,17 @@ func (s signedToken) key(t *testing.T, subject Subject) signing.PublicKey {
 	t.Helper()
 	id := KeyID(t, s.header)
 	key, ok := subject.Keys.Keys().Lookup(id)
-	testutil.Require(t, ok, "the signer does not publish key %s, which it signs with", id)
+	if !ok {
+		t.Fatalf("the signer does not publish key %s, which it signs with", id)
+	}
 	return key
 }
 
 func (s signedToken) verify(t *testing.T, subject Subject) {
 	t.Helper()
-	testutil.Expect(t, s.valid(t, subject), "the signature does not verify")
+	if !s.valid(t, subject) {
+		t.Error("the signature does not verify")
+	}
 }
 
 func (s signedToken) valid(t *testing.T, subject Subject) bool {
@@ -213,13 +235,17 @@ func (s signedToken) valid(t *testing.T, subject Subject) bool {
 func discreet(t *testing.T, subject Subject, err error, payload string) {
 	t.Helper()
 	for _, secret := range append([]string{payload, "secret-of-the-caller"}, subject.Secret...) {
-		testutil.Expect(t, len(secret) <= 3 || !strings.Contains(err.Error(), secret), "the error repeats what it must not: %v", err)
+		if len(secret) > 3 && strings.Contains(err.Error(), secret) {
+			t.Errorf("the error repeats what it must not: %v", err)
+		}
 	}
 }
 
 func decode(t *testing.T, name, segment string) string {
 	t.Helper()
 	decoded, err := base64.RawURLEncoding.Strict().DecodeString(segment)
-	testutil.Require(t, err == nil, "%s is not a base64url segment: %v", name, err)
+	if err != nil {
+		t.Fatalf("%s is not a base64url segment: %v", name, err)
+	}
 	return string(decoded)
 }

@@ -35,7 +35,8 @@ copy both files to the other nodes. Modes and owners stay; a new sa.key gets mod
 	}
 	o := &commandOptions{}
 	o.addRing(cmd.Flags())
-	cmd.Flags().StringVar(&directory, "kubeadm", directory, "Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
+	cmd.Flags().StringVar(&directory, "kubeadm", directory,
+		"Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
 	cmd.Flags().Lookup("kubeadm").NoOptDefVal = "/etc/kubernetes/pki"
 	cmd.Flags().BoolVar(&newKey, "new-key", newKey,
 		"Write a new private key, which is in no ring. The previous sa.key becomes sa.key.previous.")
@@ -69,7 +70,8 @@ The FILE has private keys. Remove it when it is imported.`,
 	cmd.Flags().BoolVar(&options.Join, "join-fork", options.Join, "The way out of a ring that was changed in two places: keep this one, "+
 		"and take the keys that only FILE has as retired ones. Then bring the result to the other place.")
 	cmd.Flags().BoolVar(&options.AcceptOlder, "accept-older", options.AcceptOlder,
-		"Take FILE although this host has used a newer ring, which no host has any more. Tokens of the keys that FILE lacks are refused then.")
+		"Take FILE although this host has used a newer ring, which no host has any more. Tokens of the keys that FILE lacks are "+
+			"refused then.")
 	o.argument = "one FILE to import"
 	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
 		notes, err := operator.Import(ctx, ring.At(o.args[0]), options)
@@ -86,8 +88,8 @@ func export(stderr io.Writer, from *ring.File, directory string, newKey bool) er
 	}
 	// A kube-apiserver with these files would refuse the tokens of the key that signs everywhere else.
 	if !newKey && (from.PutBack(state) || state.Revoked.Has(state.Active().PublicKey)) {
-		return ring.Refuse(fmt.Sprintf("nothing was written: the ring of %s (generation %d) is an older one that was put back, or its active "+
-			"key was revoked", from.Path(), state.Generation), "bring the newest one here (keys import)")
+		return ring.Refuse(fmt.Sprintf("nothing was written: the ring of %s (generation %d) is an older one that was put back, or its "+
+			"active key was revoked", from.Path(), state.Generation), "bring the newest one here (keys import)")
 	}
 	state = state.Effective()
 	active, path := state.Active(), filepath.Join(directory, "sa.key")
@@ -125,8 +127,8 @@ func export(stderr io.Writer, from *ring.File, directory string, newKey bool) er
 func exported(state ring.State) (keys []signing.PublicKey, notes []string) {
 	for _, key := range state.Keys {
 		if key.Foreign() {
-			notes = append(notes, fmt.Sprintf("key %s is left out: %s has chosen its ID, and kube-apiserver would not find it in a key file: "+
-				"its tokens need the external signer", key.ID, key.Signer))
+			notes = append(notes, fmt.Sprintf("key %s is left out: %s has chosen its ID, and kube-apiserver would not find it in a key "+
+				"file: its tokens need the external signer", key.ID, key.Signer))
 			continue
 		}
 		keys = append(keys, key.PublicKey)

@@ -268,8 +268,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		loaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_signing_key",
-			Help: "1 for each key of the ring, by key ID, algorithm and state: active signs, " +
-				"next signs later, retired verifies only.",
+			Help: "1 for each key of the ring, by key ID, algorithm and state: active signs, next signs later, retired verifies only.",
 		}, []string{"key_id", "algorithm", "state"}),
 		probes: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_signing_key_probes_total",

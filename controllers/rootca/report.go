@@ -40,8 +40,7 @@ func (c *BundleController) report(ctx context.Context, decided *decision) {
 	}
 	if ended := fingerprints(decided.ended); ended != "" {
 		logger.Info("Stopped publishing a previous root CA", "previous", ended)
-		c.Recorder.Normal(c.Process, "RootCAOverlapEnded",
-			fmt.Sprintf("a previous root CA (%s) is not published any more", ended))
+		c.Recorder.Normal(c.Process, "RootCAOverlapEnded", fmt.Sprintf("a previous root CA (%s) is not published any more", ended))
 	}
 }
 

@@ -193,9 +193,7 @@ func (c *Cluster) SigningKeyIDs(ctx context.Context) (map[string]string, error) 
 // that signed it.
 func (c *Cluster) Uses(ctx context.Context, ring *signing.Ring) (map[string]int, error) {
 	uses := map[string]int{}
-	options := metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String(),
-	}
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()}
 	const what = "token secrets, to see which keys they need"
 	return uses, paging.Each(ctx, what, c.Client.CoreV1().Secrets(metav1.NamespaceAll).List, options, func(page *corev1.SecretList) error {
 		for i := range page.Items {

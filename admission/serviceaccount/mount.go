@@ -227,7 +227,7 @@ func (d *Dependencies) awaitToken(ctx context.Context, name cache.ObjectName) (a
 func noToken(account *corev1.ServiceAccount) error {
 	refusal := apierrors.NewServerTimeout(corev1.Resource("serviceaccounts"), "create pod", 1)
 	refusal.ErrStatus.Message = fmt.Sprintf("No API token found for service account %q, retry after the token is automatically created "+
-		"and added to the service account (no token is created if --token-secrets-excluded-namespaces contains namespace %q, or with "+
-		"--token-secrets=manual)", account.Name, account.Namespace)
+		"and added to the service account (no token is created in an excluded namespace, as %q may be, or where token Secrets "+
+		"are manual)", account.Name, account.Namespace)
 	return refusal
 }

@@ -243,7 +243,7 @@ func (a *Prober) report(ctx context.Context, key *signing.PrivateKey, err error)
 	klog.FromContext(ctx).Info("kube-apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
 	if IsRefusal(err) {
 		a.Recorder.Warn(a.Process, "SigningKeyRefused", fmt.Sprintf(
-			"kube-apiserver refuses tokens signed with key %q: %v; is its public key in kube-apiserver's --service-account-key-file?",
+			"kube-apiserver refuses tokens signed with key %q: %v; is its public key in a key file of kube-apiserver?",
 			key.ID(), err))
 	}
 	if _, ok := errors.AsType[wrongIssuerError](err); ok {

@@ -43,7 +43,7 @@ func TestAKeyRingDecides(t *testing.T) {
 			"key NEXT signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
 		testutil.Check(t, "Events", []string{
 			`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "NEXT": ` +
-				`kube-apiserver refuses its tokens: [invalid bearer token]; is its public key in kube-apiserver's --service-account-key-file?`,
+				`kube-apiserver refuses its tokens: [invalid bearer token]; is its public key in a key file of kube-apiserver?`,
 		}, a.told())
 		server.learn(keys.next)
 		time.Sleep(maxBackoff)

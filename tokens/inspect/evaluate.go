@@ -114,7 +114,7 @@ func Evaluate(token string, known Known) Report {
 	}
 	if known.Review == nil {
 		r.note("not-reviewed", "kube-apiserver accepts it only as long as its account and what it is bound to exist, and a token Secret "+
-			"holds this very token: --cluster asks it")
+			"holds this very token: it was not asked")
 	}
 	r.decide(signed)
 	return r
@@ -185,7 +185,7 @@ func (r *Report) checkBound(known Known) {
 		}
 	}
 	if len(known.Issuers) == 0 {
-		r.note("issuer-not-compared", "the issuer was not compared: give --service-account-issuer or --cluster")
+		r.note("issuer-not-compared", "the issuer was not compared: none was given")
 	} else if !slices.Contains(known.Issuers, claims.Issuer) {
 		r.find("wrong-issuer", "the issuer is not "+strings.Join(known.Issuers, " or "))
 	}
@@ -222,7 +222,7 @@ func (r *Report) decide(signed bool) {
 		r.Verdict = Valid
 	case len(r.Findings) == 0:
 		r.Verdict = Unknown
-		r.find("no-key", "there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster")
+		r.find("no-key", "there is no key to verify the signature with")
 	}
 }
 

@@ -143,7 +143,7 @@ func (c *Cluster) dialAll(ctx context.Context) ([]APIServer, error) {
 // all returns the kube-apiservers to ask, each at its own address if that is known.
 func (c *Cluster) all() []APIServer {
 	if len(c.Others) > 0 {
-		return append([]APIServer{{URL: "the kube-apiserver of --kubeconfig", Client: c.Client}}, c.Others...)
+		return append([]APIServer{{URL: "the kube-apiserver of the kubeconfig", Client: c.Client}}, c.Others...)
 	}
 	return []APIServer{{URL: "kube-apiserver", Client: c.Client}}
 }

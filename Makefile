@@ -151,6 +151,11 @@ demo-rotation: kube-apiserver build ## Rotate the keys of a real kube-apiserver 
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo rotation
 
+.PHONY: demo-signer
+demo-signer: control-plane build ## Rotate keys beside a stock kube-controller-manager: leaks, and the signer killed.
+	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
+	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo signer
+
 .PHONY: demo-hsm
 demo-hsm: kube-apiserver build build-kms-signer ## Move keys to SoftHSM, a transit engine, a foreign signer and back; needs Debian packages.
 	@test/deps.sh backends

@@ -110,12 +110,12 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 	t.Parallel()
 	const (
 		lookUp   = "look up the issuer at /.well-known/openid-configuration"
-		orSet    = lookUp + " (or set --service-account-issuer): "
-		noIssuer = lookUp + ": the document names none (set --service-account-issuer)"
+		orSet    = lookUp + ", because none was given: "
+		noIssuer = lookUp + ": the document names none, and none was given"
 		refused  = "kube-apiserver refuses its tokens: "
 		user     = "system:serviceaccount:kube-system:default"
 
-		wrongIssuer = `--service-account-issuer is "https://wrong.example.com", and kube-apiserver's is "` + testIssuer +
+		wrongIssuer = `the issuer that was given is "https://wrong.example.com", and kube-apiserver's is "` + testIssuer +
 			`": it accepts the key with its own only`
 	)
 	cases := map[string]struct {
@@ -140,14 +140,14 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		"WrongIssuerUnknownKey": {
 			reason:  "the key is refused with the right issuer too",
 			world:   func(c *Config, s *apiserver) { c.Issuer = "https://wrong.example.com"; clear(s.known) },
-			problem: refused + "it gives no reason (is --service-account-issuer right?)",
+			problem: refused + "it gives no reason (is the issuer right?)",
 		},
 		"WrongIssuerNoDocument": {
 			reason: "the right issuer is not known", world: func(c *Config, s *apiserver) {
 				answering(http.StatusNotFound, "404 page not found")(c, s)
 				c.Issuer = "https://wrong.example.com"
 			},
-			problem: refused + "it gives no reason (is --service-account-issuer right?)",
+			problem: refused + "it gives no reason (is the issuer right?)",
 		},
 		"AnotherUser": {
 			world:   accepting("jane", "uid-of-default", probeAudience),
@@ -212,7 +212,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				if strings.HasPrefix(tc.problem, refused) { // only the apiserver's own verdict is worth an Event about the key at the start
 					result = "refused"
 					events = []string{`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "OLD": ` +
-						tc.problem + "; is its public key in kube-apiserver's --service-account-key-file?"}
+						tc.problem + "; is its public key in a key file of kube-apiserver?"}
 				}
 				testutil.Check(t, tc.reason+": status", status, a.named(a.Status()))
 				testutil.Check(t, tc.reason+": log", log, a.said())
@@ -276,7 +276,7 @@ func TestAKeyRingDecides(t *testing.T) {
 			"key NEXT signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
 		testutil.Check(t, "Events", []string{
 			`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "NEXT": ` +
-				`kube-apiserver refuses its tokens: [invalid bearer token]; is its public key in kube-apiserver's --service-account-key-file?`,
+				`kube-apiserver refuses its tokens: [invalid bearer token]; is its public key in a key file of kube-apiserver?`,
 		}, a.told())
 		server.learn(keys.next)
 		time.Sleep(maxBackoff)

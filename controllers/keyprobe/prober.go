@@ -243,7 +243,7 @@ func (a *Prober) report(ctx context.Context, key *signing.PrivateKey, err error)
 	klog.FromContext(ctx).Info("kube-apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
 	if IsRefusal(err) {
 		a.Recorder.Warn(a.Process, "SigningKeyRefused", fmt.Sprintf(
-			"kube-apiserver refuses tokens signed with key %q: %v; is its public key in kube-apiserver's --service-account-key-file?",
+			"kube-apiserver refuses tokens signed with key %q: %v; is its public key in a key file of kube-apiserver?",
 			key.ID(), err))
 	}
 	if _, ok := errors.AsType[wrongIssuerError](err); ok {
@@ -268,8 +268,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		loaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_signing_key",
-			Help: "1 for each key of the ring, by key ID, algorithm and state: active signs, " +
-				"next signs later, retired verifies only.",
+			Help: "1 for each key of the ring, by key ID, algorithm and state: active signs, next signs later, retired verifies only.",
 		}, []string{"key_id", "algorithm", "state"}),
 		probes: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_signing_key_probes_total",

@@ -307,7 +307,7 @@ func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 		}
 		testutil.Check(t, "Event",
 			"process: Warning RootCAFileIsOlder: the root CA file of this process holds B, which another file has replaced: "+
-				"unless that was taken back, copy the newer --root-ca-file here before the overlap ends "+
+				"unless that was taken back, copy the newer root CA file here before the overlap ends "+
 				"and its root CA is not published any more", strings.Join(c.recorded()[len(c.recorded())-1:], ""))
 	})
 }

@@ -73,6 +73,13 @@ func (p *Party) Lose(end func() error) error {
 	return end()
 }
 
+// Between calls f once the calls to the party have ended, and holds up those that come.
+func (p *Party) Between(f func() error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return f()
+}
+
 // Lost reports whether it was.
 func (p *Party) Lost() bool {
 	p.mu.RLock()

@@ -108,7 +108,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 			testutil.Expect(t, (tc.want != "" || err == nil) && (tc.want == "" || err != nil && strings.Contains(err.Error(), tc.want)),
 				"error %v, want %q", err, tc.want)
 			if tc.noSocket {
-				const want = "is away, its keys verify: --service-account-key-sockets has no socket for this key"
+				const want = "is away, its keys verify: the file of sockets has none for this key"
 				testutil.CheckContains(t, "status", want, e.signers.Status(e.Keyring.Ring()))
 			}
 		})

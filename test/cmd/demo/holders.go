@@ -225,4 +225,4 @@ func (d *hsm) fileAgain(ctx context.Context) error {
 }
 
 // importedLeaks revokes a key with a private half that a file has had.
-func (d *hsm) importedLeaks(ctx context.Context) error { return d.revoked(ctx, d.used[1].ID) }
+func (d *hsm) importedLeaks(ctx context.Context) error { return d.revoked(ctx, d.used[1].ID, "") }

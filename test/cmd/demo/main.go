@@ -7,6 +7,7 @@
 //	demo              accounts, token Secrets and Pods
 //	demo rotation     a rotation of signing keys while clients request and use tokens
 //	demo hsm          keys that move from a file to an HSM, a transit engine, a foreign signer, and back
+//	demo signer       rotations beside a stock kube-controller-manager, where nothing is taken over
 //	demo federation   published keys, which a second cluster verifies with while they rotate
 //
 // Every step is verified against the API. The exit code is 0 only if all steps hold.
@@ -36,10 +37,10 @@ func main() { os.Exit(run(strings.Join(os.Args[1:], " "))) }
 
 func run(name string) int {
 	demonstrate, ok := map[string]func(context.Context, *story) error{
-		"": showTokens, "rotation": showRotation, "hsm": showHSM, "federation": showFederation,
+		"": showTokens, "rotation": showRotation, "hsm": showHSM, "federation": showFederation, "signer": showSigner,
 	}[name]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "demo: unknown argument %q, must be \"rotation\", \"hsm\", \"federation\" or absent\n", name)
+		fmt.Fprintf(os.Stderr, "demo: unknown argument %q, must be \"rotation\", \"hsm\", \"federation\", \"signer\" or absent\n", name)
 		return 1
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -21,11 +21,9 @@ func TestAKeyRingDecides(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := knowing(testKeys().old)
-		proven := 0
-		a := start(t, server, func(c *Config) { c.Proven = func() { proven++ } })
+		a := start(t, server)
 		keys := testKeys()
 		a.Ring.Set(signing.NewRing(keys.old.As(signing.Active), keys.next.As(signing.Next)))
-		a.RingChanged(a.ctx)
 		synctest.Wait()
 		testutil.Check(t, "keys once the next one is published", []string{
 			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`, `sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
@@ -33,7 +31,6 @@ func TestAKeyRingDecides(t *testing.T) {
 		testutil.Check(t, "status once the next one is published", "key OLD signs", a.named(a.Status()))
 
 		a.Ring.Set(signing.NewRing(keys.next.As(signing.Active), keys.old.Public().As(signing.Retired)))
-		a.RingChanged(a.ctx)
 		synctest.Wait()
 		testutil.Check(t, "key that signs", "NEXT", a.signs())
 		if err := a.MaySign(); err == nil || a.named(err.Error()) != "kube-apiserver refuses tokens of key NEXT" {
@@ -52,7 +49,7 @@ func TestAKeyRingDecides(t *testing.T) {
 		if err := a.MaySign(); err != nil {
 			t.Errorf("MaySign of a key that is accepted: %v", err)
 		}
-		testutil.Check(t, "calls of Proven, for OLD and NEXT", 2, proven)
+		testutil.Check(t, "calls of Proven, for OLD and NEXT", 2, a.proven)
 
 		probes := len(a.reviewed())
 		time.Sleep(time.Hour)

@@ -32,8 +32,7 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				keys := testKeys()
 				server := knowing(keys.old)
-				proven := 0
-				a := start(t, server, func(c *Config) { c.Proven = func() { proven++ } })
+				a := start(t, server)
 				if err := errors.Join(a.MaySign(), a.MayFill()); err != nil || !a.Confirmed(keys.old.ID()) {
 					t.Fatalf("at the start: %v", err)
 				}
@@ -64,7 +63,7 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 				if err := a.MayFill(); err != nil {
 					t.Errorf("once it is accepted again: %v", err)
 				}
-				testutil.Check(t, "calls of Proven", 2, proven)
+				testutil.Check(t, "calls of Proven", 2, a.proven)
 			})
 		})
 	}

@@ -19,11 +19,17 @@ import (
 	"sa-controller-manager/internal/printers"
 )
 
-// Print prints the report as a "table", a "wide" one, "json", "yaml" or "html".
+// Print prints the report as a "table", a "wide" one, "json", "yaml", HTML, SARIF or by a JSONPath template.
 func Print(w io.Writer, output string, report *Report, now time.Time) error {
 	switch output {
 	case HTML:
 		return printPage(w, report, now)
+	case SARIF:
+		text, err := printers.JSON(sarif(report))
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		return err
 	case "yaml":
 		return printYAML(w, report)
 	}
@@ -87,7 +93,8 @@ func cells(row *Row, wide bool, now time.Time) []string {
 		if row.ReachBy != "" {
 			why = strings.TrimPrefix(why+"; "+row.ReachBy, "; ")
 		}
-		cells = append(cells, row.InvalidSince, map[bool]string{true: "yes", false: "no"}[row.Referenced], row.users(), string(row.Reach), why)
+		cells = append(cells, row.InvalidSince, map[bool]string{true: "yes", false: "no"}[row.Referenced], row.users(), string(row.Reach),
+			why)
 	}
 	for i, cell := range cells {
 		// Labels, annotations and key IDs are what anybody has written there.

@@ -146,7 +146,8 @@ func (e *extras) buildRing(p *app.Part) error {
 	e.registerRingMetrics(p.Registry)
 	show := func(*signing.Ring) {
 		state := e.store.State()
-		p.Logger.Info("Took the keys of the ring", "generation", state.Generation, "signs", state.Active().ID, "status", e.store.Status().Detail)
+		p.Logger.Info("Took the keys of the ring", "generation", state.Generation, "signs", state.Active().ID, "status",
+			e.store.Status().Detail)
 	}
 	show(nil)
 	p.Keyring.Changed.Subscribe(show)

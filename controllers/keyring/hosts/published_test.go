@@ -341,7 +341,7 @@ func TestForks(t *testing.T) {
 			Keys: map[string]signing.Role{forged: signing.Active}})
 	}
 	if forks := Stand(own, p).Forks(); !strings.HasSuffix(forks, "x3: x3, and 96 more") {
-		t.Errorf("beside a hundred that somebody has written: %s", forks)
+		t.Errorf("beside a hundred that another client has written: %s", forks)
 	}
 }
 

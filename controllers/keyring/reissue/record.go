@@ -20,8 +20,8 @@ const (
 
 func (c *Controller) recordReplaced(secret *tokensecrets.TokenSecret, successor string) {
 	c.Recorder.Normal(secret.Reference(), reasonReplaced, fmt.Sprintf(
-		"the key of the token is retired: Secret %q replaces this one for ServiceAccount %q; this token stays valid and is taken out of service "+
-			"once nobody uses it", successor, secret.AccountName))
+		"the key of the token is retired: Secret %q replaces this one for ServiceAccount %q; this token stays valid and is taken out of "+
+			"service once nobody uses it", successor, secret.AccountName))
 }
 
 func (c *Controller) recordUnverified(secret *tokensecrets.TokenSecret, err error) {
@@ -34,7 +34,7 @@ func (c *Controller) warnBlocked(candidate Candidate) {
 	if candidate.Reason == FilledElsewhere {
 		c.Recorder.Warn(about, reasonElsewhere,
 			"the Secret was made to replace one whose key is retired, and was filled with that same key: "+
-				"another token controller is at work, turn it off and delete this Secret")
+				"another token controller is at work, disable it and delete this Secret")
 		return
 	}
 	c.Recorder.Warn(about, reasonUnknownMode, fmt.Sprintf(

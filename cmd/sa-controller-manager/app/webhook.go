@@ -64,9 +64,12 @@ func (m *Manager) buildWebhook(p *Part) error {
 	if err := w.register(m, o, responder); err != nil {
 		return err
 	}
-	handler := admission.NewWebhook(admission.WebhookConfig{
+	handler, err := w.trace(o.TracingFile, admission.NewWebhook(admission.WebhookConfig{
 		Plugin: plugin, Probe: responder.Probe, MaxInFlight: o.MaxInFlight, Metrics: metrics,
-	})
+	}))
+	if err != nil {
+		return err
+	}
 	if err := w.listen(m.Options, handler, metrics); err != nil {
 		return err
 	}

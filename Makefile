@@ -148,7 +148,7 @@ demo-rotation: kube-apiserver build ## Rotate the keys of a real kube-apiserver 
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo rotation
 
 .PHONY: demo-signer
-demo-signer: control-plane build ## Rotate those keys beside a stock kube-controller-manager, with nothing taken over: leaks, and the signer killed; not in continuous integration.
+demo-signer: control-plane build ## Rotate those keys beside a stock kube-controller-manager, with nothing taken over: leaks, and the signer killed.
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo signer
 

@@ -25,11 +25,11 @@
 //
 //   - keyring/reissue owns the Secrets that it makes to replace others until they are
 //     referenced, and the first entry of a ServiceAccount's secrets list.
-//   - keyring/consistency, on every replica, owns the lines of Secret
+//   - keyring/hosts, on every replica, owns the lines of Secret
 //     kube-system/sa-controller-manager-key-ring.
 //   - keyring/operator changes the key ring file, for the commands, which write to that Secret too.
 //   - audit lists the long-lived tokens of a cluster with findings, for a command. It writes nothing.
-//   - keypublisher writes no object of the cluster. It keeps the published keys of the issuer,
+//   - keyring/relying writes no object of the cluster. It keeps the published keys of the issuer,
 //     in directories of each host, equal to the key ring.
 //
 // They share tokensecrets, the model of a token Secret; informers, the watches and what is cached

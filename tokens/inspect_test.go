@@ -177,7 +177,7 @@ func TestCanonical(t *testing.T) {
 }
 
 // TestOnlyTheCanonicalSpellingVerifies: what is re-issued by our own decision is no token that
-// somebody has edited.
+// a user has edited.
 func TestOnlyTheCanonicalSpellingVerifies(t *testing.T) {
 	t.Parallel()
 	key := testkeys.Parse(testkeys.P256())

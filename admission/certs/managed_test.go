@@ -388,7 +388,7 @@ func (r *recorded) Event(regarding runtime.Object, _, reason, _ string) {
 	r.all = append(r.all, regarding.(*corev1.ObjectReference).Name+" "+reason)
 }
 
-// Somebody who undoes every write does not make us flood the apiserver.
+// Another client that undoes every write does not make us flood kube-apiserver.
 func TestManagedDoesNotFight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()

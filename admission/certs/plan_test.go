@@ -222,7 +222,7 @@ func TestRegistered(t *testing.T) {
 	}
 }
 
-// FuzzPlan lets somebody write anything into the Secret of the serving CA. What is planned has a CA
+// FuzzPlan lets another client write anything into the Secret of the serving CA. What is planned has a CA
 // that signs, drops no CA whose leaves are in use, quotes no key, and is settled once it is
 // written.
 func FuzzPlan(f *testing.F) {
@@ -235,7 +235,7 @@ func FuzzPlan(f *testing.F) {
 	one := []byte("1")
 	seed(one, whole[keyActiveCert], whole[keyActiveKey], whole[keyNextCert], whole[keyNextKey], whole[keyPreviousCert])
 	seed(one, whole[keyNextCert], whole[keyActiveKey], whole[keyActiveKey], whole[keyNextCert], whole[keyActiveKey])
-	other := c.secret(f, "b").Data // somebody has put another one in place
+	other := c.secret(f, "b").Data // another client has put it there
 	seed(one, other[keyActiveCert], other[keyActiveKey], nil, nil, nil)
 	seed(one, nil, nil, whole[keyNextCert], whole[keyNextKey], nil)
 	seed([]byte("2"), whole[keyActiveCert], nil, nil, nil, nil)

@@ -102,7 +102,7 @@ func TestBreakGlass(t *testing.T) {
 	}
 }
 
-// Somebody who undoes every write does not make us flood the apiserver.
+// Another client that undoes every write does not make us flood kube-apiserver.
 func TestDoesNotFight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)

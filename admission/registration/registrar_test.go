@@ -104,7 +104,7 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 		"other certificate": {
 			change: func(c *Config) { c.ServingCA = &servingCA{bundle: []byte("another")} }, wantErr: "x509: unknown authority",
 		},
-		"somebody else answers": {change: func(c *Config) { c.Responder = &ProbeResponder{} }, wantErr: "another replica"},
+		"another process answers": {change: func(c *Config) { c.Responder = &ProbeResponder{} }, wantErr: "another replica"},
 	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			a := newAPIServer(t)

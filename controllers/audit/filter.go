@@ -41,12 +41,12 @@ func (f *Filter) wantsRow(row *Row) bool {
 		slices.ContainsFunc(row.Findings, func(has Finding) bool { return slices.Contains(f.Findings, string(has)) })
 }
 
-// Orders are what rows can be sorted by.
-func Orders() []string {
+// SortKeys are what rows can be sorted by.
+func SortKeys() []string {
 	return []string{"namespace", "account", "age", "last-used", "key", "findings"}
 }
 
-// Sort orders rows: the oldest, the longest unused, and those with the worst findings first. Rows
+// Sort sorts rows: the oldest, the longest unused, and those with the worst findings first. Rows
 // that are alike stay in the order of namespaces and names.
 func Sort(rows []Row, by string) {
 	var order func(a, b *Row) int

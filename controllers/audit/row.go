@@ -75,7 +75,7 @@ func (r Rules) row(of *token, account *account, pods users) Row {
 		LastUsed: secret.Labels[tokensecrets.LastUsedLabel], InvalidSince: secret.Labels[tokensecrets.InvalidSinceLabel],
 		Pods: pods.first, PodCount: pods.count, idle: r.idleSince(secret),
 	}
-	orphan := orphanage(of, account)
+	orphan := orphanReason(of, account)
 	if orphan == "" {
 		row.Referenced = account.secrets.Has(secret.Name)
 		row.Reach, row.ReachBy = account.reach.reach, account.reach.by
@@ -105,9 +105,9 @@ func (r Rules) row(of *token, account *account, pods users) Row {
 	return row
 }
 
-// orphanage says why kube-apiserver refuses the token of a Secret for its account, "" if it does
+// orphanReason says why kube-apiserver refuses the token of a Secret for its account, "" if it does
 // not. An account without a UID is any of that name.
-func orphanage(secret *token, account *account) string {
+func orphanReason(secret *token, account *account) string {
 	switch {
 	case secret.account == "":
 		return "it names no account that could exist"

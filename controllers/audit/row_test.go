@@ -108,7 +108,7 @@ func TestRow(t *testing.T) {
 			problem: `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/secret.name is not "a"`,
 		},
 		"no token": {
-			reason: "somebody wrote there", changes: changes{holding("CANARY")}, state: StateMalformed, problem: three, want: []Finding{BadToken},
+			reason: "a user wrote there", changes: changes{holding("CANARY")}, state: StateMalformed, problem: three, want: []Finding{BadToken},
 		},
 		"respelled":   {reason: "kube-apiserver takes it for the same", changes: changes{respell}, problem: respelled, want: []Finding{BadToken}},
 		"only blanks": {changes: changes{holding(" \n")}, state: StateMalformed, problem: three, want: []Finding{BadToken}},
@@ -119,7 +119,7 @@ func TestRow(t *testing.T) {
 			problem: "the account was deleted, and another one has its name",
 		},
 		"former account": {
-			reason: "somebody changed the annotation", changes: changes{uid("uid-2")}, account: other, problem: former,
+			reason: "a user changed the annotation", changes: changes{uid("uid-2")}, account: other, problem: former,
 			want: []Finding{Orphan, Unreferenced},
 		},
 		"nameless": {
@@ -248,7 +248,7 @@ func rowsToSort() []Row {
 func TestSort(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{"namespace": "abcd", "account": "dbca", "age": "cbda", "last-used": "abdc", "key": "bdca", "findings": "dcab"}
-	for _, by := range Orders() {
+	for _, by := range SortKeys() {
 		rows := rowsToSort()
 		Sort(rows, by)
 		got := ""

@@ -30,7 +30,7 @@ type Auditor struct {
 	// Progress is called after each page with the number of Secrets so far.
 	Progress func(done int)
 
-	scenes map[string]*scene
+	snapshots map[string]*snapshot
 	// doubt is why an empty list may mean nothing.
 	doubt string
 }
@@ -55,7 +55,7 @@ type Summary struct {
 // Run returns the rows in the order of namespaces and names, or the first error of a request.
 func (a *Auditor) Run(ctx context.Context) (*Report, error) {
 	report := &Report{Head: printers.Of("TokenAudit"), Tokens: []Row{}, Summary: Summary{Findings: map[Finding]int{}}}
-	a.scenes = map[string]*scene{}
+	a.snapshots = map[string]*snapshot{}
 	list := paging.GoingOn(a.Client.CoreV1().Secrets(a.Filter.Namespace).List)
 	options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken), LabelSelector: a.Filter.Selector}
 	err := paging.Each(ctx, "token Secrets", list, options, func(page *corev1.SecretList) error {
@@ -92,7 +92,7 @@ func (a *Auditor) reduce(page []corev1.Secret) []token {
 }
 
 func (a *Auditor) rows(ctx context.Context, secrets []token) ([]Row, error) {
-	if err := a.readScenes(ctx, secrets); err != nil {
+	if err := a.readSnapshots(ctx, secrets); err != nil {
 		return nil, err
 	}
 	if a.Reach {
@@ -102,8 +102,8 @@ func (a *Auditor) rows(ctx context.Context, secrets []token) ([]Row, error) {
 	}
 	var rows []Row
 	for _, secret := range secrets {
-		scene := a.scenes[secret.view.Namespace]
-		row := a.Rules.row(&secret, scene.accounts[secret.account], scene.users[secret.view.Name])
+		found := a.snapshots[secret.view.Namespace]
+		row := a.Rules.row(&secret, found.accounts[secret.account], found.users[secret.view.Name])
 		if a.Filter.wantsRow(&row) {
 			rows = append(rows, row)
 		}
@@ -111,26 +111,26 @@ func (a *Auditor) rows(ctx context.Context, secrets []token) ([]Row, error) {
 	return rows, nil
 }
 
-// readScenes reads the namespaces of the Secrets. Of those before only the last can still be of
+// readSnapshots reads the namespaces of the Secrets. Of those before only the last can still be of
 // use: lists are in their order.
-func (a *Auditor) readScenes(ctx context.Context, secrets []token) error {
+func (a *Auditor) readSnapshots(ctx context.Context, secrets []token) error {
 	if len(secrets) == 0 {
 		return nil
 	}
-	before := a.scenes
-	a.scenes = map[string]*scene{}
+	before := a.snapshots
+	a.snapshots = map[string]*snapshot{}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, secret := range secrets {
 		namespace := secret.view.Namespace
-		if a.scenes[namespace] != nil {
+		if a.snapshots[namespace] != nil {
 			continue
 		}
-		if a.scenes[namespace] = before[namespace]; a.scenes[namespace] != nil {
+		if a.snapshots[namespace] = before[namespace]; a.snapshots[namespace] != nil {
 			continue
 		}
-		missing := &scene{accounts: map[string]*account{}, users: map[string]users{}}
-		a.scenes[namespace] = missing
+		missing := &snapshot{accounts: map[string]*account{}, users: map[string]users{}}
+		a.snapshots[namespace] = missing
 		group.Go(func() error { return missing.read(ctx, a.Client, namespace) })
 	}
 	return group.Wait()
@@ -142,7 +142,7 @@ func (a *Auditor) askReaches(ctx context.Context, secrets []token) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, secret := range secrets {
-		found := a.scenes[secret.view.Namespace].accounts[secret.account]
+		found := a.snapshots[secret.view.Namespace].accounts[secret.account]
 		if found == nil || found.asked {
 			continue
 		}

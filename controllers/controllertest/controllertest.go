@@ -173,7 +173,7 @@ func (w *World) NumberVersions(resource string) {
 	})
 }
 
-// Number does the same with a version that somebody else writes.
+// Number does the same with a version that another client writes.
 func (w *World) Number(object metav1.Object) {
 	object.SetResourceVersion(fmt.Sprint(100 + w.version.Add(1)))
 }

@@ -260,7 +260,7 @@ func TestObserveRootCA(t *testing.T) {
 		return m
 	}
 	managed := meta()
-	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
+	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "another"}}
 	hash := sha256.Sum256([]byte("bundle"))
 	bundle := map[string]string{"ca.crt": "bundle"}
 	for name, tc := range map[string]struct {

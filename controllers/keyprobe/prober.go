@@ -7,7 +7,7 @@
 // The rule "may this key sign" has its home in signing.Guard. This package adds what kube-apiserver says:
 // not while it refuses the key (MaySign), and no token that does not expire before its first answer
 // (MayFill). A key that was accepted is proved again every three minutes and after each reconnect, and a
-// refusal takes the earlier proof back. With a key ring, package keyring/consistency adds what the rings
+// refusal takes the earlier proof back. With a key ring, package keyring/hosts adds what the rings
 // of other replicas say.
 //
 // The probe is a TokenReview of a short bound token for an existing account. Its audience is our own,

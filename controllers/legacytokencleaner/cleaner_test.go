@@ -283,7 +283,7 @@ func TestRun(t *testing.T) {
 		},
 		"NoCandidate": {reason: "no Pod is looked at in vain", objects: objects{account(), tokenSecret(usedOn(today))}, want: counts{"used": 1}},
 		"Tried": {
-			reason: "somebody will call: tell who", objects: objects{account(), tokenSecret(usedOn(today), invalidSince(longAgo))},
+			reason: "the operator will ask which client", objects: objects{account(), tokenSecret(usedOn(today), invalidSince(longAgo))},
 			wantEvents: tried, want: counts{"tried-while-invalid": 1},
 			note: `app-token: Warning InvalidLegacyTokenTried: a client still uses the token of ServiceAccount "app", which has been ` +
 				`invalid since 2022-12-27, and was refused on 2023-05-10: give it another token, or remove the label ` +

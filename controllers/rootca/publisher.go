@@ -110,16 +110,16 @@ func (p *Publisher) queueAll() {
 	}
 }
 
-func (p *Publisher) sync(ctx context.Context, namespace string, turn bool) error {
+func (p *Publisher) sync(ctx context.Context, namespace string, replace bool) error {
 	began := p.Clock.Now()
-	err := p.publish(ctx, namespace, turn)
+	err := p.publish(ctx, namespace, replace)
 	p.Metrics.observe(p.Clock.Since(began), err)
 	return err
 }
 
 // publish changes nothing before the bundle is known: then all namespaces are queued. Where there is a
-// bundle it writes only if it has its turn.
-func (p *Publisher) publish(ctx context.Context, name string, turn bool) error {
+// bundle it writes only if replace is set, by the rate-limited rollout.
+func (p *Publisher) publish(ctx context.Context, name string, replace bool) error {
 	namespace, err := p.namespaces.Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -142,7 +142,7 @@ func (p *Publisher) publish(ctx context.Context, name string, turn bool) error {
 	case create:
 		return p.create(ctx, name, bundle)
 	case update:
-		if !found.Has || turn {
+		if !found.Has || replace {
 			return p.update(ctx, found, bundle)
 		}
 		p.Source.QueueWrite(corev1.ResourceConfigMaps, cache.NewObjectName(name, informers.RootCAName))

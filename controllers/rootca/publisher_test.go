@@ -71,7 +71,7 @@ func (w *world) get(namespace string) *corev1.ConfigMap {
 	return object.(*corev1.ConfigMap)
 }
 
-// edit changes a ConfigMap by somebody else's hand.
+// edit changes a ConfigMap as another client would.
 func (w *world) edit(namespace string, changes ...func(*corev1.ConfigMap)) {
 	object, err := w.Client.Tracker().Get(configMapResource, namespace, informers.RootCAName)
 	if err != nil {

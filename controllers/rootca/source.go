@@ -53,7 +53,7 @@ var unknown = &Bundle{}
 type Writer struct {
 	// Changed is called by every Set, on its goroutine. It must not block.
 	Changed func()
-	// Write has its turn to replace what an object holds.
+	// Write replaces the object's bundle when the rollout reaches it.
 	Write func(context.Context, cache.ObjectName) error
 }
 
@@ -63,21 +63,21 @@ type Source struct {
 	current atomic.Pointer[Bundle]
 	// alone is the file, for new namespaces while current is unknown because the state cannot be read.
 	alone   atomic.Pointer[Bundle]
-	rollout *reconcile.Runner[turn]
+	rollout *reconcile.Runner[target]
 	limiter *rate.Limiter
 	writers map[corev1.ResourceName]Writer
 	damping *reconcile.Damping[written]
 }
 
-// turn is an object that waits for its write.
-type turn struct {
+// target is an object that the rollout writes.
+type target struct {
 	Resource corev1.ResourceName
 	Object   cache.ObjectName
 }
 
 // written is an object and the bundle in it.
 type written struct {
-	turn
+	target
 
 	hash [sha256.Size]byte
 }
@@ -88,7 +88,7 @@ func NewSource(bundle *Bundle, loops *reconcile.Metrics) *Source {
 		limiter: rate.NewLimiter(rolloutRate, rolloutBurst), writers: map[corev1.ResourceName]Writer{},
 		damping: reconcile.NewDamping[written](firstDelay, longestDelay, clock.RealClock{}),
 	}
-	s.rollout = reconcile.New(reconcile.Config[turn]{Name: rolloutQueue, Workers: rolloutWorkers, Sync: s.write, Metrics: loops})
+	s.rollout = reconcile.New(reconcile.Config[target]{Name: rolloutQueue, Workers: rolloutWorkers, Sync: s.write, Metrics: loops})
 	s.current.Store(bundle)
 	return s
 }
@@ -122,26 +122,25 @@ func (s *Source) publishAlone(file *Bundle) {
 // Register adds the Writer of a resource. All must be registered before the first Set.
 func (s *Source) Register(resource corev1.ResourceName, writer Writer) { s.writers[resource] = writer }
 
-// QueueWrite has Write called for an object in its turn, later if Delay asks for it. Objects without a bundle need
-// no turn.
+// QueueWrite queues an object that holds another bundle for its Writer. It is a no-op while no rollout is running.
 func (s *Source) QueueWrite(resource corev1.ResourceName, object cache.ObjectName) {
-	s.rollout.AddIfRunning(turn{resource, object})
+	s.rollout.AddIfRunning(target{resource, object})
 }
 
 // Delay returns how long the next write of the bundle into an object must wait, 0 if it may be sent now.
 func (s *Source) Delay(resource corev1.ResourceName, object cache.ObjectName) time.Duration {
-	return s.damping.Delay(s.written(turn{resource, object}))
+	return s.damping.Delay(s.written(target{resource, object}))
 }
 
 // Wrote notes that kube-apiserver has accepted a write of the bundle into an object. It reports whether
 // other clients have undone the last two, too.
 func (s *Source) Wrote(resource corev1.ResourceName, object cache.ObjectName) (again bool) {
-	return s.damping.Wrote(s.written(turn{resource, object}))
+	return s.damping.Wrote(s.written(target{resource, object}))
 }
 
-func (s *Source) written(object turn) written { return written{object, s.current.Load().Hash()} }
+func (s *Source) written(object target) written { return written{object, s.current.Load().Hash()} }
 
-func (s *Source) write(ctx context.Context, next turn) error {
+func (s *Source) write(ctx context.Context, next target) error {
 	if delay := s.Delay(next.Resource, next.Object); delay > 0 {
 		s.rollout.AddAfter(next, delay)
 		return nil

@@ -103,7 +103,7 @@ func (p *TrustBundlePublisher) Check() (detail string, err error) {
 	return "", err
 }
 
-// sync takes a turn in the rate of all objects with a root CA.
+// sync hands the write over to the rollout of all objects with a root CA.
 func (p *TrustBundlePublisher) sync(ctx context.Context, _ string) error {
 	bundle, _ := p.Source.Current()
 	if bundle == nil {

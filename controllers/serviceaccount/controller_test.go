@@ -147,7 +147,7 @@ func TestAccountsComeBack(t *testing.T) {
 	})
 }
 
-// Somebody deletes the account while the watch is interrupted, which shows neither then.
+// A user deletes the account while the watch is interrupted, which shows neither then.
 func TestAnAccountThatIsNeverShown(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

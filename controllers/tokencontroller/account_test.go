@@ -55,7 +55,7 @@ func TestSyncAccountAuto(t *testing.T) {
 			want: []string{references + "frstz"},
 		},
 		"CrashedTwice": {
-			reason:  "the oldest is adopted; the other stays, for somebody may use it",
+			reason:  "the oldest is adopted; the other stays, for a client may use it",
 			secrets: list{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))}, want: []string{references + "old"},
 		},
 		"SecretsEdited": {
@@ -235,7 +235,7 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 	}
 }
 
-// TestAnUnusedSecretThatIsReferencedStays: somebody has led clients to it.
+// TestAnUnusedSecretThatIsReferencedStays: a user has led clients to it.
 func TestAnUnusedSecretThatIsReferencedStays(t *testing.T) {
 	t.Parallel()
 	ours, theirs := tokenSecret("app-token-bcdfg", filled(t), autoCreated), tokenSecret("app-token-frstz", filled(t), autoCreated)

@@ -47,7 +47,7 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 	return c.fill(ctx, secret, account)
 }
 
-// fill writes what the Secret lacks. If that is only another root CA, the Secret waits for its turn.
+// fill writes what the Secret lacks. If that is only another root CA, the rollout of the root CA writes it.
 func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount) error {
 	ca, err := c.RootCA.Current()
 	plan := planSecret(secret, account, ca, c.Keys.Keys())
@@ -73,7 +73,7 @@ func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret,
 	return c.write(ctx, secret, account, plan)
 }
 
-// replaceCA has its turn to write the root CA into a Secret that lacks nothing else.
+// replaceCA is called by the rate-limited rollout for a Secret that only needs the new ca.crt.
 func (c *Controller) replaceCA(ctx context.Context, name cache.ObjectName) error {
 	secret := c.secrets.Get(name)
 	if secret == nil || c.written.left(secret, c.Clock.Now()) > 0 {

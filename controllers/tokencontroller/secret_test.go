@@ -55,7 +55,7 @@ func TestSyncSecret(t *testing.T) {
 			reason: "both annotations belong to a complete token Secret", filled: true, change: boundTo(""), want: []string{fills},
 		},
 		"WrongNamespaceKey": {
-			reason: "what somebody wrote is reported, not overwritten", filled: true,
+			reason: "what a user wrote is reported, not overwritten", filled: true,
 			change: withData(corev1.ServiceAccountNamespaceKey, "elsewhere"), events: []string{"Warning TokenSecretMismatch"},
 		},
 		"TokenOfEarlierAccount": {

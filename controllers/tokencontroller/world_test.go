@@ -130,7 +130,7 @@ func (w *world) syncsAccount(t *testing.T, reason string, want ...string) {
 	testutil.Check(t, reason, want, w.Actions(t))
 }
 
-// syncsSecret does the same with a Secret, which then has its turn in the rollout of a root CA.
+// syncsSecret does the same with a Secret, which the rollout of a root CA then reaches.
 func (w *world) syncsSecret(t *testing.T, name, reason string, want ...string) {
 	t.Helper()
 	for _, sync := range []func(context.Context, cache.ObjectName) error{w.syncSecret, w.replaceCA} {

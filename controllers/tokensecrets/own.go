@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// OldestFirst orders token Secrets by creation time, which has whole seconds, and then by name, so
+// OldestFirst sorts token Secrets by creation time, which has whole seconds, and then by name, so
 // that a choice among several is the same each time.
 func OldestFirst(a, b *TokenSecret) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))

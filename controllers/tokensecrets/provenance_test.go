@@ -70,7 +70,7 @@ func TestWrittenReferences(t *testing.T) {
 		"Applied":     {reason: "a manager may own the fields of the entry too", entries: list{wrote(meta.FieldManager, applied)}, want: true},
 		"SecondEntry": {entries: list{wrote("kubectl-edit", labelFields), wrote(kcm, two)}, want: true},
 		"Shared": {
-			reason: "somebody else wants the same entry, too", entries: list{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)},
+			reason: "another client wants the same entry, too", entries: list{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)},
 		},
 
 		"User's": {reason: "a user's own Secret, maybe not created yet", entries: list{wrote("kubectl-edit", oneReference)}},
@@ -127,7 +127,7 @@ func TestTokenWriter(t *testing.T) {
 		"LastCounts": {
 			reason: "two may own a field that both have applied", has: list{at(wrote("late", token), 2), at(wrote("early", token), 1)}, want: "late",
 		},
-		"NoTime":   {has: list{wrote("somebody", token)}, want: "somebody"},
+		"NoTime":   {has: list{wrote("another", token)}, want: "another"},
 		"OtherKey": {has: list{at(wrote("early", token), 1), at(wrote("late", onlyCA), 2)}, want: "early"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,7 @@ func TestFence(t *testing.T) {
 		},
 		"GivenAway": {steps: func(lock *fencedLock, _ *recordingLock) { _ = lock.Update(t.Context(), free) }, holders: []string{"us", ""}},
 		"NotGivenAwayTooLate": {
-			reason: "it may be somebody else's by now, which client-go's elector does not look at", steps: func(lock *fencedLock, _ *recordingLock) {
+			reason: "another process may have it by now, which client-go's elector does not look at", steps: func(lock *fencedLock, _ *recordingLock) {
 				time.Sleep(deadline + time.Second)
 				if err := lock.Update(t.Context(), free); !errors.Is(err, errLeaseLost) {
 					t.Errorf("got error %v, want %v", err, errLeaseLost)

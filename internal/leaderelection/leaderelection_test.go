@@ -104,7 +104,7 @@ func TestALostLease(t *testing.T) {
 		"APIServerGone": func(_ *testing.T, client *leases) {
 			client.breaks(func(string) error { return errors.New("connection refused") })
 		},
-		// It keeps the elector for another renew deadline, and somebody else may lead by then.
+		// It keeps the elector for another renew deadline, and another process may lead by then.
 		"RequestsHang": func(_ *testing.T, client *leases) {
 			client.breaks(func(string) error {
 				time.Sleep(9 * time.Second)

@@ -79,7 +79,7 @@ func (r *refused) in(d time.Duration) int {
 }
 
 // TestAllRetriesTogetherAreBounded: what a missing permission refuses for every key of a large
-// cluster costs kube-apiserver 50 requests a second, and no key waits longer for its turn.
+// cluster costs kube-apiserver 50 requests a second, and no key waits longer for its retry.
 func TestAllRetriesTogetherAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		// The alert does not wait until each of them has had its turn ten times.
+		// The alert does not wait until each of them was retried ten times.
 		if got := stuck.Load(); got < keys/2 {
 			t.Errorf("%d of %d keys count as stuck after ten seconds", got, keys)
 		}
@@ -121,7 +121,7 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 	})
 }
 
-// TestEventsDelayNoOtherKey: the events of an object whose syncs fail take no turns from other keys that fail.
+// TestEventsDelayNoOtherKey: the events of an object whose syncs fail delay no retry of other keys that fail.
 func TestEventsDelayNoOtherKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -34,13 +34,13 @@ const (
 	maxBackoff   = time.Minute
 
 	// Keys that have failed more than sharedAfter times in a row are retried sharedRate times
-	// a second, all together: of N such keys each has its turn within N/sharedRate seconds,
+	// a second, all together: of N such keys each is retried within N/sharedRate seconds,
 	// or its own back-off if that is longer.
 	sharedAfter = 5
 	sharedRate  = 50
 
-	// eventPeriod is how often events may have a key synced before its turn: another client that undoes each write of an object
-	// sends one for each.
+	// eventPeriod is how often events may have a key synced before its slot: another client that undoes each write of
+	// an object sends one for each.
 	eventPeriod = 10 * time.Second
 
 	// busyDelay is the delay of a failed key while others take all the workers that failed keys may have.
@@ -223,11 +223,11 @@ type backoff[K comparable] struct {
 	workqueue.TypedRateLimiter[K] // of each key
 	shared                        *rate.Limiter
 	clock                         clock.PassiveClock
-	turns                         sync.Map // of K: turn, once they share
+	slots                         sync.Map // of K: slot, once they share
 }
 
-// turn is the time of a key's turn in the shared rate, and when it has failed last.
-type turn struct{ at, failed time.Time }
+// slot is when the shared rate lets a key be retried, and when the key has failed last.
+type slot struct{ at, failed time.Time }
 
 func newBackoff[K comparable](most time.Duration, clock clock.PassiveClock) *backoff[K] {
 	return &backoff[K]{
@@ -235,38 +235,38 @@ func newBackoff[K comparable](most time.Duration, clock clock.PassiveClock) *bac
 	}
 }
 
-// When counts one more failure of key and returns its delay. A key that an event has queued before its turn keeps
-// that turn: an object that fails and changes all the time would otherwise delay all others.
+// When counts one more failure of key and returns its delay. A key that an event has queued before its slot keeps
+// that slot: an object that fails and changes all the time would otherwise delay all others.
 func (b *backoff[K]) When(key K) time.Duration {
 	own := b.TypedRateLimiter.When(key)
 	if b.NumRequeues(key) <= sharedAfter {
 		return own
 	}
 	now := b.clock.Now()
-	last, ok := b.turns.Load(key)
-	if ok && now.Before(last.(turn).at) {
-		b.turns.Store(key, turn{last.(turn).at, now})
-		return last.(turn).at.Sub(now)
+	last, ok := b.slots.Load(key)
+	if ok && now.Before(last.(slot).at) {
+		b.slots.Store(key, slot{last.(slot).at, now})
+		return last.(slot).at.Sub(now)
 	}
 	delay := max(own, b.shared.ReserveN(now, 1).DelayFrom(now))
-	b.turns.Store(key, turn{now.Add(delay), now})
+	b.slots.Store(key, slot{now.Add(delay), now})
 	return delay
 }
 
-// wait returns how long a key must wait that an event has queued before its turn.
+// wait returns how long a key must wait that an event has queued before its slot.
 func (b *backoff[K]) wait(key K) time.Duration {
-	last, ok := b.turns.Load(key)
+	last, ok := b.slots.Load(key)
 	if !ok {
 		return 0
 	}
 	now := b.clock.Now()
-	return max(0, min(last.(turn).at.Sub(now), last.(turn).failed.Add(eventPeriod).Sub(now)))
+	return max(0, min(last.(slot).at.Sub(now), last.(slot).failed.Add(eventPeriod).Sub(now)))
 }
 
 // Forget ends the back-off of a key that has succeeded.
 func (b *backoff[K]) Forget(key K) {
 	b.TypedRateLimiter.Forget(key)
-	b.turns.Delete(key)
+	b.slots.Delete(key)
 }
 
 // stuckKeys is the set of keys that had to wait for stuckDelay and have not succeeded since.

@@ -168,7 +168,7 @@ func TestRunAgain(t *testing.T) {
 	})
 }
 
-// TestStopAtOnce covers a lost lease: somebody else may lead by now.
+// TestStopAtOnce covers a lost lease: another process may lead by now.
 func TestStopAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

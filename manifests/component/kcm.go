@@ -247,7 +247,7 @@ func running(kcm *staticpod.Manifest, own staticpod.Command) (there, here []stri
 	return Stock(kcm.Image(), kcm.Command()), here
 }
 
-// CheckControllers refuses to turn off a controller in kube-controller-manager that our process would not
+// CheckControllers refuses to disable a controller in kube-controller-manager that our process would not
 // run with its command. kcm is the manifest as the operator has it.
 func CheckControllers(kcm *staticpod.Manifest, own staticpod.Command) error {
 	there, here := running(kcm, own)

@@ -81,7 +81,7 @@ func TestFaults(t *testing.T) {
 	w.checkLogs(t)
 }
 
-// leak revokes the key of the HSM, whose PIN somebody else may know. A new key of the ring file signs: the
+// leak revokes the key of the HSM, whose PIN a stranger may know. A new key of the ring file signs: the
 // ring has no next key, and none takes the place of a key in an HSM unasked.
 func (w *world) leak(t *testing.T) {
 	t.Helper()

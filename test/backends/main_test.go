@@ -22,9 +22,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/vault/sdk/logical"
+	"sa-controller-manager/controllers/keyring/remote"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Balancer passes connections on to replicas that were ready a moment ago, which take turns. Connections end whose
+// Balancer passes connections on to replicas that were ready a moment ago, one after the other. Connections end whose
 // replica is not ready any more.
 type Balancer struct {
 	listener    net.Listener

@@ -203,7 +203,7 @@ func RewriteRootCA(ctx context.Context, client kubernetes.Interface, namespace s
 			Mutations: []admissionregistrationv1.Mutation{{
 				PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
 				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: "Object{metadata: Object.metadata{annotations: " +
-					"{'example.com/stamp': oldObject.metadata.resourceVersion}}, data: {'ca.crt': 'of somebody else'}}"},
+					"{'example.com/stamp': oldObject.metadata.resourceVersion}}, data: {'ca.crt': 'of another party'}}"},
 			}},
 		},
 	}, metav1.CreateOptions{})

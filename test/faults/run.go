@@ -109,7 +109,7 @@ func (w *World) strike(ctx context.Context, random *rand.Rand, kinds []Entry, le
 	return nil
 }
 
-// calm returns once somebody leads and watches the registration, and all are ready: one who
+// calm returns once a replica leads and watches the registration, and all are ready: one who
 // begins to lead first proves that kube-apiserver reaches it, and one whose watches were cut
 // waits up to half a minute before it tries again.
 func (w *World) calm(ctx context.Context) error {
@@ -170,7 +170,7 @@ type Entry struct {
 	// replica does the work.
 	Excuse      checker.Excuse
 	OnlyAtFirst bool
-	// Once: the product takes a second time within ten minutes for intent, and obeys.
+	// Once: the product takes a second time within ten minutes for intent, and complies.
 	Once   bool
 	Inject Inject
 }
@@ -239,7 +239,7 @@ func WriteTable(out io.Writer, outcomes []checker.Outcome) (err error) {
 	return errors.Join(err, table.Flush())
 }
 
-// looks is how often somebody could have noticed that each promise is broken.
+// looks is how often a user could have noticed that each promise is broken.
 func looks(o checker.Outcome) []int {
 	return []int{o.Operations, o.DeadTokens, o.Objects, o.Tokens, o.Pods, o.LogBytes, o.BrokenCalls, o.Samples, o.Writes}
 }

@@ -24,8 +24,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"

@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	keyID = "somebody-else/2026"
+	keyID = "another-program/2026"
 	// limit is how soon all that an operator can look at has to be true.
 	limit = 15 * time.Second
 )

@@ -225,7 +225,7 @@ func TestSameAsKubeControllerManager(t *testing.T) {
 	testutil.Check(t, "annotations", theirs.Annotations, ours.Annotations)
 }
 
-// TestRewrittenRootCA: a policy of somebody else puts another root CA into a ConfigMap at each write. Few writes answer
+// TestRewrittenRootCA: a foreign policy puts another root CA into a ConfigMap at each write. Few writes answer
 // that, each of them counts as replaced, and an Event says so.
 func TestRewrittenRootCA(t *testing.T) {
 	c := testcluster.Shared(t)

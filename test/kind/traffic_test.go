@@ -48,16 +48,16 @@ type probe struct {
 	ok           bool
 }
 
-// startLoad begins at once. Further kube-apiservers take turns.
+// startLoad begins at once. Several kube-apiservers are called one after the other.
 func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{stop: cancel}
-	servers, turn := append([]*cluster{c}, others...), atomic.Uint64{}
+	servers, calls := append([]*cluster{c}, others...), atomic.Uint64{}
 	l.pods = traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		server := servers[turn.Add(1)%uint64(len(servers))]
+		server := servers[calls.Add(1)%uint64(len(servers))]
 		pod, err := server.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{})
 		if err != nil {
 			err = &failedCallError{err, server.config.Host}

@@ -196,7 +196,7 @@ func (p *rotationPage) calls(t *testing.T, algorithm string, former ...string) s
 	return headerOf(t, token).KeyID
 }
 
-// hold makes a token Secret that somebody uses all the while.
+// hold makes a token Secret that a client uses all the while.
 func (p *rotationPage) hold(t *testing.T) {
 	t.Helper()
 	secrets := p.node.client.CoreV1().Secrets("default")

@@ -18,7 +18,7 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// rotationPage is docs/rotation.md and the node on which somebody follows it.
+// rotationPage is docs/rotation.md and the node on which a reader follows it.
 type rotationPage struct {
 	node     *node
 	sections map[string]string // the commands below each heading

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
@@ -69,7 +69,7 @@ func TestRestore(t *testing.T) {
 	p.forget(first)
 	p.restoreSecret(t, backup)
 	poll(t, "the revocation is published again", func(ctx context.Context) error {
-		published, err := consistency.Fetch(ctx, p.first.client)
+		published, err := hosts.Fetch(ctx, p.first.client)
 		if err == nil && !published.RevokedID(first) {
 			err = errors.New("it is not")
 		}
@@ -117,11 +117,11 @@ func (p *keyNodes) save(t *testing.T) (b backup) {
 		b.rings = append(b.rings, read(t, node.ring()))
 	}
 	poll(t, "both rings are published", func(ctx context.Context) error {
-		secret, err := p.first.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, consistency.SecretName, metav1.GetOptions{})
+		secret, err := p.first.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, hosts.SecretName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		published, err := consistency.Read(secret)
+		published, err := hosts.Read(secret)
 		if b.secret = secret.Data; err == nil && len(published.Entries) < 2 {
 			err = fmt.Errorf("%d are", len(published.Entries))
 		}
@@ -134,7 +134,7 @@ func (p *keyNodes) restoreSecret(t *testing.T, b backup) {
 	t.Helper()
 	secrets := p.first.client.CoreV1().Secrets(metav1.NamespaceSystem)
 	poll(t, "restore the Secret", func(ctx context.Context) error {
-		secret, err := secrets.Get(ctx, consistency.SecretName, metav1.GetOptions{})
+		secret, err := secrets.Get(ctx, hosts.SecretName, metav1.GetOptions{})
 		if err == nil {
 			secret.Data = b.secret
 			_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/tokens"
 
 	"sa-controller-manager/test/await"

@@ -253,7 +253,7 @@ var faults = []namedFault{
 		i := w.leader()
 		w.network.terms = append(w.network.terms, func() {
 			after := time.Duration(random.Int64N(int64(100 * time.Millisecond)))
-			w.network.later(time.Since(w.network.began)+after, "somebody deletes a Secret", func() { w.deleteBase(random) })
+			w.network.later(time.Since(w.network.began)+after, "a user deletes a Secret", func() { w.deleteBase(random) })
 		})
 		w.halt(i)
 		w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
@@ -283,7 +283,7 @@ var faults = []namedFault{
 		f := &fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)}
 		w.network.strike(f)
 		if f.resource == "" || f.resource == "secrets" {
-			w.network.later(time.Since(w.network.began)+lasts/2, "somebody deletes a Secret", func() { w.deleteBase(random) })
+			w.network.later(time.Since(w.network.began)+lasts/2, "a user deletes a Secret", func() { w.deleteBase(random) })
 		}
 		if f.resource == "" || f.resource == "serviceaccounts" {
 			w.network.later(time.Since(w.network.began)+lasts/2, "another account of a name comes", func() { w.replaceBase(random) })

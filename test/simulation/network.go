@@ -27,7 +27,7 @@ import (
 // network lies between the clients and the API server. It does one thing at a time, when nothing else in the
 // bubble can go on: it has a request answered, or tells a watch of an event. When, and what becomes of it, is
 // drawn from the seed, the name of the thing and the time, so that a run without one of its operations is otherwise the
-// same, and so is one in which goroutines take turns in another order.
+// same, and so is one in which goroutines run in another order.
 type network struct {
 	server *model.Server
 	seed   uint64

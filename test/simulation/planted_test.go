@@ -308,10 +308,10 @@ var fixes = []plant{
 		`if !m.informers.Await(ctx, informers.Namespaces, informers.Accounts) ||
 			isPlanted("all caches before anything") && !m.informers.Await(ctx) {`),
 	bug("no brake for root CAs", 4, "promise 10: .* configmaps/", "controllers/rootca/source.go",
-		"	return s.damping.Delay(s.written(turn{resource, object}))", `	if isPlanted("no brake for root CAs") {
+		"	return s.damping.Delay(s.written(target{resource, object}))", `	if isPlanted("no brake for root CAs") {
 		return 0
 	}
-	return s.damping.Delay(s.written(turn{resource, object}))`, inPublisher,
+	return s.damping.Delay(s.written(target{resource, object}))`, inPublisher,
 		"	if !kept {\n		return fmt.Errorf(", "	if !kept && !isPlanted(\"no brake for root CAs\") {\n		return fmt.Errorf("),
 	early("a request each second while a watch hangs", 0, "promise 10",
 		"c.secretLoop.AddAfter(secret.ObjectName(), time.Second)\nreturn nil", inOrphan,

@@ -201,7 +201,7 @@ func changes(history []step) []step {
 	return slices.DeleteFunc(slices.Clone(history), func(s step) bool { return s.Reads })
 }
 
-// inProcesses runs this test in processes of one processor each, where goroutines take turns in an order that is mostly
+// inProcesses runs this test in processes of one processor each, where goroutines run in an order that is mostly
 // the same again. It divides the seeds among them, and returns what those have printed that fail.
 func inProcesses(t *testing.T, seeds uint64) string {
 	processes := uint64(runtime.NumCPU())

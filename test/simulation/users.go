@@ -57,7 +57,7 @@ func (w *world) makeBase(c workload.Client) error {
 	return err
 }
 
-// deleteBase is somebody who deletes a Secret of these accounts, at a time that others decide.
+// deleteBase is a user who deletes a Secret of these accounts, at a time that others decide.
 func (w *world) deleteBase(random *rand.Rand) {
 	account := fmt.Sprintf("account-%d", random.IntN(4))
 	for _, secret := range w.server.Objects("secrets") {
@@ -212,7 +212,7 @@ func (w *world) unlisted(c workload.Client) error {
 	return err
 }
 
-// deleteMany deletes so many accounts at once that they are listed, while somebody edits their Secrets.
+// deleteMany deletes so many accounts at once that they are listed, while a user edits their Secrets.
 func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
 	ctx := context.Background()
 	n, err := w.makeNamespace(c, "many")

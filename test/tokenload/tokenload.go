@@ -22,7 +22,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/tokens"
 
 	"sa-controller-manager/test/await"
@@ -123,8 +123,8 @@ func (p *Party) Review(ctx context.Context, token Token) error {
 	return nil
 }
 
-// Load requests tokens of the issuers. It keeps one of each key, and has all parties review each new token and, in
-// turn, those that it keeps.
+// Load requests tokens of the issuers. It keeps one of each key, and has all parties review each new token and then,
+// one after the other, those that it keeps.
 type Load struct {
 	// Issuers are whom tokens are requested of.
 	Issuers []*Party

@@ -8,8 +8,8 @@
 # as well.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# What the manager does besides the four controllers, tokens, key files and the webhook.
-extras='^sa-controller-manager/(cmd/sa-controller-manager/extras|controllers/(audit|keyring/.*|keypublisher)|signing/(external|publish|published|remote|ring)|tokens/policy)$'
+# What the manager does besides the five controllers, tokens, key files and the webhook.
+extras='^sa-controller-manager/(cmd/sa-controller-manager/extras|controllers/(audit|keyring/.*)|tokens/policy)$'
 # What needs none of that.
 core=(./cmd/sa-controller-manager/app/... ./controllers/... ./signing/... ./tokens/... ./admission/...)
 
@@ -17,12 +17,16 @@ core=(./cmd/sa-controller-manager/app/... ./controllers/... ./signing/... ./toke
 rules=(
 	'./internal/...    ^sa-controller-manager/(signing|tokens|controllers|admission|cmd|manifests)/?'
 	'./signing/...     ^k8s.io/client-go/|^sa-controller-manager/(tokens|controllers|admission|cmd)/?'
-	'./tokens/...      ^k8s.io/client-go/|^sa-controller-manager/(controllers|admission|cmd)/?'
+	# What signs for kube-apiserver must not wait for kube-apiserver.
+	'./controllers/keyring/ring     ^k8s.io/client-go/'
+	'./controllers/keyring/external ^k8s.io/client-go/'
+	'./controllers/keyring/remote   ^k8s.io/client-go/'
+	'./tokens/...      ^k8s.io/client-go/(rest|kubernetes|informers|tools)|^sa-controller-manager/(controllers|admission|cmd)/?'
 	'./controllers/... ^sa-controller-manager/(admission|cmd)/?'
 	'./manifests/...   ^sa-controller-manager/(controllers|admission|tokens|signing|cmd)/?'
 	'./admission/...   ^sa-controller-manager/(controllers|tokens|signing|cmd)/?'
 	# The kubectl plugin does not link the manager, and the product none of what only the plugin needs.
-	'./cmd/kubectl-sa_tokens/...     ^sa-controller-manager/(cmd/sa-controller-manager/(app|commands)$|internal/(serving|leaderelection)$|signing/external)|^k8s.io/apiserver/pkg/(server|endpoints/filters)$'
+	'./cmd/kubectl-sa_tokens/...     ^sa-controller-manager/(cmd/sa-controller-manager/(app|commands)$|internal/(serving|leaderelection)$|controllers/keyring/external)|^k8s.io/apiserver/pkg/(server|endpoints/filters)$'
 	'./cmd/sa-controller-manager/app/... ^sa-controller-manager/cmd/sa-controller-manager/(commands|extras)/?'
 	'./cmd/sa-controller-manager/extras/... ^sa-controller-manager/cmd/sa-controller-manager/commands/?'
 	'./cmd/sa-controller-manager/... ^k8s.io/client-go/plugin/pkg/client/auth$'

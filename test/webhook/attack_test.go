@@ -62,7 +62,7 @@ type attack struct {
 	once    func(ctx context.Context)
 }
 
-// TestAttacks is the table of attacks in docs/reliability.md: the attackers reach the port, or are users of
+// TestAttacks has the attacks that docs/reliability.md sums up: the attackers reach the port, or are users of
 // kube-apiserver. It counts the good Pods that are refused meanwhile.
 func TestAttacks(t *testing.T) {
 	await.Long(t)

@@ -99,7 +99,7 @@ func (s *service) replace(t *testing.T, i int) {
 	s.replicas[i].awaitReady(t)
 }
 
-// TestServiceDrain ends each of two replicas in turn while a client creates Pods. Since v1.37
+// TestServiceDrain ends two replicas, one after the other, while a client creates Pods. Since v1.37
 // kube-apiserver looks the endpoints up for each call and keeps connections by address, so both
 // replicas are called, and the next call after the word that one goes is for the other.
 func TestServiceDrain(t *testing.T) {

@@ -218,7 +218,7 @@ func (m *Manager) buildTokenController(p *Part) error {
 	return nil
 }
 
-// autoWarning warns of a default that the user may not know of, and says how to turn it off.
+// autoWarning warns of a default that the user may not know of, and says how to disable it.
 func autoWarning(excluded []string) string {
 	which := "every ServiceAccount"
 	if len(excluded) > 0 {

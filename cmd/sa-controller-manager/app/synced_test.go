@@ -249,7 +249,7 @@ type contact struct {
 	log       []string
 }
 
-// try calls awaitAPIServer with an API server that gives the answers in turn and then repeats the
+// try calls awaitAPIServer with an API server that gives one answer after the other and then repeats the
 // last one.
 func try(ctx context.Context, t *testing.T, answers ...roundTrip) contact {
 	t.Helper()

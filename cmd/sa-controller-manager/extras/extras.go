@@ -12,21 +12,21 @@ package extras
 import (
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/controllers/keypublisher"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/reissue"
-	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/controllers/keyring/relying"
+	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/controllers/keyring/ring"
 )
 
 // extras are the parts that others use, in the order of the table; nil if the flags disable them.
 type extras struct {
 	*app.Host
 
-	store       *ring.Store
-	signers     *remote.Client
-	consistency *consistency.Controller
-	publisher   *keypublisher.Publisher
+	store     *ring.Store
+	signers   *remote.Client
+	hosts     *hosts.Controller
+	publisher *relying.Publisher
 }
 
 // New returns the extras that o enables.

@@ -16,10 +16,10 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens/policy"
@@ -84,7 +84,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 		"Good": {does: func(*signertest.Foreign) {}},
 		"BoundOnly": {does: noLegacy, want: "--service-account-key-ring: kep740:hsm refuses to sign tokens of Secrets " +
 			"with the active key hsm/1: rotate to another key, " +
-			"or turn off the token controller with --controllers=*,-serviceaccount-token-controller"},
+			"or disable the token controller with --controllers=*,-serviceaccount-token-controller"},
 		"BoundOnlyByIntent": {does: noLegacy, controllers: []string{"*", "-serviceaccount-token-controller"}},
 		"Away":              {does: (*signertest.Foreign).Stop},
 		"NoSocketLine":      {does: func(*signertest.Foreign) {}, noSocket: true},

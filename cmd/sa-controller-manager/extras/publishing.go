@@ -5,28 +5,27 @@ package extras
 
 import (
 	"sa-controller-manager/cmd/sa-controller-manager/app"
-	"sa-controller-manager/controllers/keypublisher"
-	"sa-controller-manager/signing/publish"
+	"sa-controller-manager/controllers/keyring/relying"
 )
 
 // buildPublisher publishes the keys in directories of this host.
 func (e *extras) buildPublisher(p *app.Part) error {
-	var directories []publish.Directory
+	var directories []relying.Directory
 	for _, path := range e.Options.Publishing.Directories() {
-		directories = append(directories, publish.Directory(path))
+		directories = append(directories, relying.Directory(path))
 	}
 	if len(directories) == 0 {
 		return nil
 	}
-	e.publisher = keypublisher.New(keypublisher.Config{
+	e.publisher = relying.New(relying.Config{
 		Directories: directories,
-		Documents:   publish.Publisher{Issuer: e.Options.Keys.Issuer()},
+		Documents:   relying.Documents{Issuer: e.Options.Keys.Issuer()},
 		Ring:        e.Keyring,
-		Metrics:     keypublisher.NewMetrics(e.Registry.MustRegister),
+		Metrics:     relying.NewMetrics(e.Registry.MustRegister),
 		Loops:       e.Loops,
 		Passed: func() {
-			if e.consistency != nil {
-				e.consistency.RingChanged()
+			if e.hosts != nil {
+				e.hosts.RingChanged()
 			}
 		},
 	})

@@ -15,12 +15,12 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/reissue"
+	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
-	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/tokens"
 )
 
@@ -63,7 +63,7 @@ func (e *extras) checkLegacySigner(ctx context.Context, key *signing.PrivateKey)
 		return nil
 	}
 	return fmt.Errorf("--%s: %s refuses to sign tokens of Secrets with the active key %s: rotate to another key, "+
-		"or turn off the token controller with --controllers=*,-%s",
+		"or disable the token controller with --controllers=*,-%s",
 		options.KeyRingFlag, key.Signer(), key.ID(), options.ServiceAccountTokenController)
 }
 
@@ -88,8 +88,8 @@ func (e *extras) buildBackends(p *app.Part) error {
 				e.Recorder.Normal(e.Process, "SigningKeyBack", fmt.Sprintf("%s signs again with key %q", key.Signer(), key.ID()))
 			},
 			Changed: func() {
-				if e.consistency != nil {
-					e.consistency.RingChanged()
+				if e.hosts != nil {
+					e.hosts.RingChanged()
 					e.Probe.Reconnected() // kube-apiserver is asked again at once
 				}
 			},
@@ -110,12 +110,12 @@ func (e *extras) buildRing(p *app.Part) error {
 	if e.Keyring == nil || e.signers == nil {
 		return nil
 	}
-	host, err := consistency.HostName()
+	host, err := hosts.HostName()
 	if err != nil {
 		return err
 	}
 	writer, _ := os.Hostname() // HostName has it
-	config := consistency.Config{
+	config := hosts.Config{
 		Client:    e.Client,
 		Read:      e.store.Read,
 		State:     e.store.State,
@@ -129,25 +129,25 @@ func (e *extras) buildRing(p *app.Part) error {
 			}
 			return e.signers.Away(key.Private)
 		},
-		Obey:     e.store.Obey,
+		Apply:    e.store.Apply,
 		Host:     host,
 		Writer:   writer,
 		Signer:   e.Options.ExternalSigner.Socket != "",
 		Recorder: e.Recorder,
 		Process:  e.Process,
-		Metrics:  consistency.NewMetrics(e.Registry.MustRegister),
+		Metrics:  hosts.NewMetrics(e.Registry.MustRegister),
 		Loops:    e.Loops,
 	}
 	if e.publisher != nil {
 		config.Shown = e.publisher.Shows
 	}
-	e.consistency = consistency.New(config)
-	e.Signs.Add(e.consistency.MaySign)
-	e.Fills.Add(e.consistency.MayFill)
+	e.hosts = hosts.New(config)
+	e.Signs.Add(e.hosts.MaySign)
+	e.Fills.Add(e.hosts.MayFill)
 	e.registerRingMetrics()
 	e.showRing(context.Background())
-	e.OnRing = append(e.OnRing, e.showRing, func(context.Context) { e.consistency.RingChanged() })
-	p.Run, p.Findings = e.consistency.Run, e.consistency.Findings
+	e.OnRing = append(e.OnRing, e.showRing, func(context.Context) { e.hosts.RingChanged() })
+	p.Run, p.Findings = e.hosts.Run, e.hosts.Findings
 	return nil
 }
 
@@ -181,11 +181,11 @@ func (e *extras) registerRingMetrics() {
 
 // buildRetired watches, on the leader, what still signs with a retired key.
 func (e *extras) buildRetired(p *app.Part) error {
-	if e.consistency == nil {
+	if e.hosts == nil {
 		return nil
 	}
 	p.Run = func(ctx context.Context) error {
-		consistency.Watch(ctx, e.Client, e.store.State)
+		hosts.Watch(ctx, e.Client, e.store.State)
 		return nil
 	}
 	return nil
@@ -194,7 +194,7 @@ func (e *extras) buildRetired(p *app.Part) error {
 // buildReissue builds the controller that re-issues token Secrets after a rotation.
 func (e *extras) buildReissue(p *app.Part) error {
 	o := e.Options
-	if e.consistency == nil || !e.SignsLegacyTokens() {
+	if e.hosts == nil || !e.SignsLegacyTokens() {
 		return nil
 	}
 	off := o.Reissue.TokenSecrets == options.ReissueOff
@@ -205,7 +205,7 @@ func (e *extras) buildReissue(p *app.Part) error {
 		Client:     e.Client,
 		Informers:  p.Informers,
 		Ring:       e.Keyring,
-		MayReissue: e.consistency.MayReissue,
+		MayReissue: e.hosts.MayReissue,
 		Confirmed:  e.Probe.Confirmed,
 		Recorder:   e.Recorder,
 		Metrics:    reissue.NewMetrics(e.Registry.MustRegister),
@@ -213,7 +213,7 @@ func (e *extras) buildReissue(p *app.Part) error {
 		Off:        off,
 		Auto:       o.Tokens.TokenSecrets == options.TokenSecretsAuto,
 	})
-	e.consistency.Compared = reissuer.QueueSurvey
+	e.hosts.Compared = reissuer.QueueSurvey
 	e.OnProven = append(e.OnProven, reissuer.QueueSurvey)
 	p.Run = reissuer.Run
 	return nil

@@ -9,7 +9,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/signing/external"
+	"sa-controller-manager/controllers/keyring/external"
 	"sa-controller-manager/tokens/policy"
 )
 

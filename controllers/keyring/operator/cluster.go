@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/tokens"
 )
 

@@ -20,10 +20,10 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -210,7 +210,7 @@ func TestUnreadableEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	secrets := w.kube.CoreV1().Secrets("kube-system")
-	secret, err := secrets.Get(t.Context(), consistency.SecretName, metav1.GetOptions{})
+	secret, err := secrets.Get(t.Context(), hosts.SecretName, metav1.GetOptions{})
 	w.must(err)
 	secret.Data["host.cp-2"] = []byte("x")
 	_, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
@@ -262,7 +262,7 @@ func TestHostThatIsAway(t *testing.T) {
 	refusedWith(t, err, "revoked, but: key "+p256ID+" signs since another one was revoked, more than a day ago")
 	w.Clock = begun
 	w.serve([]string{"cp-3"}, "10.0.0.1", "10.0.0.3")
-	w.edit(func(p *consistency.Published) { p.Entries = p.Entries[:1] })
+	w.edit(func(p *hosts.Published) { p.Entries = p.Entries[:1] })
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
 	refusedWith(t, err, "kube-apiserver runs on host cp-3, which publishes no key ring")
 	w.Clock = passing{clocktesting.NewFakeClock(epoch.Add(25 * time.Hour)), func() {}}
@@ -348,7 +348,7 @@ func TestRotateToASigner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	foreign := w.withSigner(testkeys.P256Other())
-	w.edit(func(p *consistency.Published) { p.Entries[0].Signer = false })
+	w.edit(func(p *hosts.Published) { p.Entries[0].Signer = false })
 	refusedWith(t, w.Next(t.Context(), Successor{Signer: "kep740:hsm"}), "kube-apiserver on host cp-1 has key files")
 	w.show("cp-1", 0)
 	w.must(w.Next(t.Context(), Successor{Signer: "kep740:hsm"}))

@@ -11,10 +11,10 @@ import (
 	"maps"
 	"slices"
 
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 // Init makes a ring where no host has one. What was revoked there does not come back. next comes after active.
@@ -23,7 +23,7 @@ func (o *Operator) Init(ctx context.Context, active *signing.PrivateKey, retired
 	if err != nil {
 		return err
 	}
-	lost := consistency.Stand(consistency.File{Host: o.Host, Err: fs.ErrNotExist}, published)
+	lost := hosts.Stand(hosts.File{Host: o.Host, Err: fs.ErrNotExist}, published)
 	if fact, fallen := lost.Fallen(); fallen {
 		return ring.Refuse(fact.Message, fact.Remedy+"; keys forget "+o.Host+" gives it up, and all tokens of its keys are refused then")
 	}
@@ -107,8 +107,8 @@ func (o *Operator) fresh(ctx context.Context, state ring.State) (*ring.Key, erro
 }
 
 // acceptOlder makes a copy the newest ring, unless another host still has the one that this host has used.
-func (o *Operator) acceptOlder(ctx context.Context, present, copied ring.State, p consistency.Published,
-	stands *consistency.Standing) (notes []string, err error) {
+func (o *Operator) acceptOlder(ctx context.Context, present, copied ring.State, p hosts.Published,
+	stands *hosts.Standing) (notes []string, err error) {
 	if host := stands.Holder(); host != "" {
 		return nil, ring.Refuse("host "+host+" has the ring that this host has used", "bring that one here (keys import)")
 	}

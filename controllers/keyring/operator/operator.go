@@ -13,11 +13,11 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/tokens"
 )
 
@@ -38,8 +38,6 @@ type Operator struct {
 	// cluster's issuer if that answers. If it is nil, none is asked.
 	ReadIssuer func(ctx context.Context, issuer string) ([]signing.PublicKey, error)
 	Issuers    []string
-	// Fills returns the token controller that fills Secrets, by the key that it signs with (package kcm).
-	Fills func(ctx context.Context) (map[string]string, error)
 	// Progress is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)
@@ -159,25 +157,25 @@ func (o *Operator) rotate(ctx context.Context, key ring.Key, made *ring.Key, opt
 
 // fetch returns the published rings and which hosts there are, nothing without a cluster. A command that changes
 // something records the hosts.
-func (o *Operator) fetch(ctx context.Context, record bool) (consistency.Published, error) {
+func (o *Operator) fetch(ctx context.Context, record bool) (hosts.Published, error) {
 	if o.Cluster == nil {
-		return consistency.Published{}, nil
+		return hosts.Published{}, nil
 	}
-	return consistency.Refresh(ctx, o.Cluster.Client, record && !o.File.IsDryRun())
+	return hosts.Refresh(ctx, o.Cluster.Client, record && !o.File.IsDryRun())
 }
 
 // stand compares the ring of this host with what is published.
-func (o *Operator) stand(state ring.State, p consistency.Published, use ...ring.Key) *consistency.Standing {
-	return consistency.Stand(consistency.File{Host: o.Host, State: state}, p, use...)
+func (o *Operator) stand(state ring.State, p hosts.Published, use ...ring.Key) *hosts.Standing {
+	return hosts.Stand(hosts.File{Host: o.Host, State: state}, p, use...)
 }
 
 // mayChange returns what is published, and nil if no fact blocks a step. One that begins to use a key, or ends it,
 // concerns every known host, and each kube-apiserver is found.
 func (o *Operator) mayChange(ctx context.Context, state ring.State, step check.Blocks, without []string,
-	use ...ring.Key) (consistency.Published, error) {
+	use ...ring.Key) (hosts.Published, error) {
 	everywhere := step&check.Uses != 0
 	if everywhere && o.Cluster == nil {
-		return consistency.Published{}, errNoCluster
+		return hosts.Published{}, errNoCluster
 	}
 	published, err := o.fetch(ctx, true)
 	if err == nil {
@@ -192,7 +190,7 @@ func (o *Operator) mayChange(ctx context.Context, state ring.State, step check.B
 }
 
 // mayUse returns nil if every known host has a key and every kube-apiserver accepts it.
-func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, without []string) (consistency.Published, error) {
+func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, without []string) (hosts.Published, error) {
 	published, err := o.mayChange(ctx, state, check.Changes|check.Uses, without, key)
 	if err == nil {
 		err = notAccepted(key, o.Cluster.Accepts(ctx, key.Key))
@@ -213,15 +211,15 @@ func (o *Operator) change(ctx context.Context, state ring.State, without []strin
 }
 
 func (o *Operator) claim(ctx context.Context, state ring.State, without []string) error {
-	return o.edit(ctx, func(p *consistency.Published) error { return p.ClaimRing(state, o.Host, without) })
+	return o.edit(ctx, func(p *hosts.Published) error { return p.ClaimRing(state, o.Host, without) })
 }
 
 // edit changes what is published, unless there is no cluster, or this is a dry run.
-func (o *Operator) edit(ctx context.Context, change func(*consistency.Published) error) error {
+func (o *Operator) edit(ctx context.Context, change func(*hosts.Published) error) error {
 	if o.Cluster == nil || o.File.IsDryRun() {
 		return nil
 	}
-	return consistency.Edit(ctx, o.Cluster.Client, change)
+	return hosts.Edit(ctx, o.Cluster.Client, change)
 }
 
 // Next replaces the next key, which need not be available. If that is what is wanted, nothing changes.
@@ -251,7 +249,7 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(published.Entries, func(entry consistency.Entry) bool { return !entry.Signer })
+	i := slices.IndexFunc(published.Entries, func(entry hosts.Entry) bool { return !entry.Signer })
 	if key.Foreign() && i >= 0 {
 		return ring.Refuse(fmt.Sprintf("key %s has an ID that %s has chosen, and kube-apiserver on host %s has key files, in which it finds "+
 			"no such key", key.ID, key.Signer, published.Entries[i].Host), "have every kube-apiserver use our external signer first")
@@ -290,7 +288,7 @@ func (o *Operator) Forget(ctx context.Context, host string) error {
 	if o.File.IsDryRun() {
 		return nil
 	}
-	return consistency.Forget(ctx, o.Cluster.Client, host)
+	return hosts.Forget(ctx, o.Cluster.Client, host)
 }
 
 // read reads the ring for a command that writes it. It returns an error if the file is read-only.

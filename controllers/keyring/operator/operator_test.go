@@ -22,10 +22,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -46,7 +46,7 @@ func refusedWith(t *testing.T, err error, words string) {
 func TestRotateAsksFirst(t *testing.T) {
 	t.Parallel()
 	late := func(w *world) {
-		w.edit(func(p *consistency.Published) {
+		w.edit(func(p *hosts.Published) {
 			entry := p.Entries[0]
 			entry.Host, entry.Keys = "cp-2", map[string]signing.Role{rsaID: signing.Active}
 			p.Entries = append(p.Entries, entry)
@@ -54,13 +54,13 @@ func TestRotateAsksFirst(t *testing.T) {
 	}
 	away := func(minutes ...int64) func(w *world) {
 		return func(w *world) {
-			w.edit(func(p *consistency.Published) {
+			w.edit(func(p *hosts.Published) {
 				entry := p.Entries[0]
 				p.Entries = nil
 				for i, minutes := range minutes {
-					entry.Host, entry.Away = fmt.Sprintf("cp-%d", i+1), map[string]consistency.Away{}
+					entry.Host, entry.Away = fmt.Sprintf("cp-%d", i+1), map[string]hosts.Away{}
 					if minutes >= 0 {
-						entry.Away[rsaID] = consistency.Away{Reason: "lost", Minutes: minutes}
+						entry.Away[rsaID] = hosts.Away{Reason: "lost", Minutes: minutes}
 					}
 					p.Entries = append(p.Entries, entry)
 				}
@@ -95,7 +95,7 @@ func TestRotateAsksFirst(t *testing.T) {
 		},
 		"no cluster": {shown: time.Hour, change: func(w *world) { w.Cluster = nil }, want: "give --kubeconfig"},
 		"another host is at it": {shown: time.Hour, change: func(w *world) {
-			w.edit(func(p *consistency.Published) { p.Claim = consistency.Claim{Generation: 2, Host: "cp-2"} })
+			w.edit(func(p *hosts.Published) { p.Claim = hosts.Claim{Generation: 2, Host: "cp-2"} })
 		}, want: "host cp-2 is making generation 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestNextAsksFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.show("cp-1", time.Hour)
-	w.edit(func(p *consistency.Published) {
+	w.edit(func(p *hosts.Published) {
 		p.Removed = append(p.Removed, ring.Removed{ID: p256ID, Digest: p256ID, Reason: ring.Revoked})
 	})
 	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "is revoked, and in the ring file of this host still: bring a newer ring here "+
@@ -273,8 +273,8 @@ func TestNextAsksFirst(t *testing.T) {
 	w.must(later.Next(t.Context(), Successor{Algorithm: "P-384"}))
 	newer, err := later.File.Read()
 	w.must(err)
-	w.edit(func(p *consistency.Published) {
-		entry := consistency.EntryOf(newer)
+	w.edit(func(p *hosts.Published) {
+		entry := hosts.EntryOf(newer)
 		entry.Host = "cp-2"
 		p.Entries = append(p.Entries, entry)
 	})
@@ -302,11 +302,11 @@ func TestNextAndRollback(t *testing.T) {
 	w.show("cp-1", 0)
 	refusedWith(t, w.Rollback(t.Context(), nil), "key "+rsaID+" cannot sign yet")
 	w.accepts = append(w.accepts, rsaID)
-	w.edit(func(p *consistency.Published) { p.Entries[0].Signs = nil })
+	w.edit(func(p *hosts.Published) { p.Entries[0].Signs = nil })
 	refusedWith(t, w.Rollback(t.Context(), nil), "host cp-1 cannot sign with the retired key "+rsaID)
 	w.show("cp-1", 0)
 	next, _ = w.state().Next()
-	w.edit(func(p *consistency.Published) { p.Entries[0].SignsWith = next.ID })
+	w.edit(func(p *hosts.Published) { p.Entries[0].SignsWith = next.ID })
 	refusedWith(t, w.Rollback(t.Context(), nil), "the next key "+next.ID+" has signed on host cp-1")
 	w.show("cp-1", 0)
 	w.must(w.Rollback(t.Context(), nil))
@@ -330,7 +330,7 @@ func TestInit(t *testing.T) {
 	w.Host = "cp-2"
 	refusedWith(t, begin(testkeys.RSA2048()), "host cp-1 has a key ring, and a second one would be forked from it")
 	revoked := func(ids ...string) {
-		w.edit(func(p *consistency.Published) {
+		w.edit(func(p *hosts.Published) {
 			p.Entries = nil
 			for _, id := range ids {
 				p.Removed = append(p.Removed, ring.Removed{ID: "x", Digest: id, Reason: ring.Revoked})
@@ -375,7 +375,7 @@ func TestLost(t *testing.T) {
 	refusedWith(t, w.Next(t.Context(), Successor{Algorithm: "P-384"}), restored)
 	_, err = w.Prune(t.Context())
 	refusedWith(t, err, restored)
-	w.edit(func(p *consistency.Published) {
+	w.edit(func(p *hosts.Published) {
 		entry := p.Entries[0]
 		entry.Host = "cp-2"
 		p.Entries = append(p.Entries, entry)
@@ -404,14 +404,14 @@ func TestImportOfAFork(t *testing.T) {
 	smaller.File, smaller.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
 	w.must(copyFile(w.File, smaller.File))
 	w.must(w.Next(t.Context(), Successor{Algorithm: "P-384"}))
-	w.edit(func(p *consistency.Published) { p.Entries, p.Claim = nil, consistency.Claim{} })
+	w.edit(func(p *hosts.Published) { p.Entries, p.Claim = nil, hosts.Claim{} })
 	w.must(smaller.Next(t.Context(), Successor{Algorithm: "P-521"}))
 	w.show("cp-1", 0)
 	w.show("cp-3", 0)
 	fork, err := smaller.File.Read()
 	w.must(err)
-	w.edit(func(p *consistency.Published) {
-		entry := consistency.EntryOf(fork)
+	w.edit(func(p *hosts.Published) {
+		entry := hosts.EntryOf(fork)
 		entry.Host = "cp-2"
 		p.Entries = append(p.Entries, entry)
 	})
@@ -444,8 +444,8 @@ func TestImportOfAStranger(t *testing.T) {
 	}
 	_, err = fresh.Import(t.Context(), w.File, ImportOptions{})
 	w.must(err)
-	w.edit(func(p *consistency.Published) {
-		entry := consistency.EntryOf(other.state())
+	w.edit(func(p *hosts.Published) {
+		entry := hosts.EntryOf(other.state())
 		entry.Host, entry.Generation, entry.History = "cp-3", 11, []string{"11:other"}
 		p.Entries = append(p.Entries, entry)
 	})
@@ -466,6 +466,7 @@ func TestPruneAsksFirst(t *testing.T) {
 		change func(*world)
 		want   string // why the key stays, "" if it goes
 		err    string
+		asks   bool // by a Secret, so not in a dry run
 	}{
 		"nothing needs it":    {later: 100 * time.Hour},
 		"bound tokens":        {later: 47 * time.Hour, want: "bound tokens signed with key " + rsaID},
@@ -484,13 +485,16 @@ func TestPruneAsksFirst(t *testing.T) {
 		},
 		"kube-controller-manager": {
 			reason: "it has the key file that was there when it started", later: 100 * time.Hour,
-			change: func(w *world) { w.fills = map[string]string{rsaID: "kube-controller-manager on host cp-2"} },
-			want:   "kube-controller-manager on host cp-2 still signs with key",
+			change: func(w *world) {
+				w.must(w.kube.Tracker().Add(kcmLease()))
+				w.kube.PrependWatchReactor("secrets", filling(w.t, w.kube.Clientset, "kube-controller-manager", testkeys.RSA2048()))
+			},
+			want: "kube-controller-manager on host cp-2 still signs with key", asks: true,
 		},
 		"a host": {
 			later: 100 * time.Hour, change: func(w *world) {
 				w.show("cp-2", 0)
-				w.edit(func(p *consistency.Published) { p.Entries[1].SignsWith = rsaID })
+				w.edit(func(p *hosts.Published) { p.Entries[1].SignsWith = rsaID })
 			}, want: "host cp-2 still signs with key",
 		},
 		"nobody to ask": {later: 100 * time.Hour, change: func(w *world) { w.Cluster = nil }, err: "give --kubeconfig"},
@@ -515,6 +519,9 @@ func TestPruneAsksFirst(t *testing.T) {
 			for _, dryRun := range []bool{true, false} {
 				if w.File = file; dryRun {
 					w.File = file.DryRun()
+				}
+				if dryRun && tc.asks {
+					continue
 				}
 				pruned, err := w.Prune(t.Context())
 				w.File = file
@@ -588,7 +595,7 @@ func TestRevoke(t *testing.T) {
 		}
 		begun, said := time.Now(), ""
 		w.Progress = func(what string, _ time.Duration) {
-			said = what
+			said += what
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if time.Since(begun) > 5*time.Second {
@@ -626,7 +633,7 @@ func TestRevoke(t *testing.T) {
 func TestRevokeWithKeyFiles(t *testing.T) {
 	t.Parallel()
 	w, second := newWorld(t), newWorld(t)
-	w.edit(func(p *consistency.Published) { p.Entries[0].Signer = false })
+	w.edit(func(p *hosts.Published) { p.Entries[0].Signer = false })
 	w.Cluster.Others = []APIServer{{URL: "https://cp-2:6443", Client: second.kube}}
 	leaked := []signing.PublicKey{testkeys.Parse(testkeys.RSA2048()).Public()}
 	w.publishes, second.publishes = leaked, leaked

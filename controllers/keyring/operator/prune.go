@@ -8,9 +8,9 @@ import (
 	"context"
 	"errors"
 
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
-	"sa-controller-manager/signing/ring"
 )
 
 // Pruned is the outcome for one key.
@@ -64,11 +64,11 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	}
 	uses, err := o.Cluster.Uses(ctx, state.Ring())
 	servers, serversErr := o.Cluster.SigningKeyIDs(ctx)
-	fills, fillsErr := o.Fills(ctx)
+	fills, fillsErr := o.fills(ctx)
 	if err := errors.Join(err, serversErr, fillsErr); err != nil {
 		return nil, err
 	}
-	follow := func(p *consistency.Published) error {
+	follow := func(p *hosts.Published) error {
 		p.Follow(state, func(id string) bool { return p.Signer(id, without...) != "" || servers[id] != "" }, true, o.Clock.Now())
 		published = *p
 		return nil

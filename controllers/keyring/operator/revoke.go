@@ -15,10 +15,10 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
-	"sa-controller-manager/signing/ring"
 )
 
 const (
@@ -42,16 +42,25 @@ type RevokeOptions struct {
 }
 
 // Revoke has nothing accept keys any more, whatever needs them, and returns nil when no kube-apiserver of a known
-// host does. The revocation is published first, so that a file that cannot be written keeps it from nobody; then
-// the ring file of this host is changed, as far as it is the newest. The notes say what is left to do.
+// host does and no token controller signs with one. The revocation is published first, so that a file that cannot be
+// written keeps it from nobody; then the ring file of this host is changed, as far as it is the newest. The notes say
+// what is left to do.
 func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []string, err error) {
-	var published consistency.Published
+	notes, err = o.revoke(ctx, options)
+	if o.Cluster != nil && (len(notes) > 0 || err == nil) { // else nothing was revoked
+		err = errors.Join(err, o.SignsRevoked(ctx))
+	}
+	return notes, err
+}
+
+func (o *Operator) revoke(ctx context.Context, options RevokeOptions) (notes []string, err error) {
+	var published hosts.Published
 	var fetchErr, unclear error
 	if o.Cluster != nil {
-		published, fetchErr = consistency.Fetch(ctx, o.Cluster.Client) // no more, because nothing may keep it from being published
+		published, fetchErr = hosts.Fetch(ctx, o.Cluster.Client) // no more, because nothing may keep it from being published
 	}
 	state, fileErr := o.File.Read()
-	stands := consistency.Stand(consistency.File{Host: o.Host, State: state, Err: fileErr}, published)
+	stands := hosts.Stand(hosts.File{Host: o.Host, State: state, Err: fileErr}, published)
 	ids := options.IDs
 	if options.Active {
 		var note string
@@ -78,7 +87,7 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 			return nil, err
 		}
 	}
-	errs := []error{fetchErr, unclear, o.edit(ctx, func(p *consistency.Published) error {
+	errs := []error{fetchErr, unclear, o.edit(ctx, func(p *hosts.Published) error {
 		p.Revoke(slices.Concat(state.Revoked, gone))
 		published = *p
 		return nil
@@ -103,7 +112,7 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 
 // activeKey returns the key that --active is for, none if that signs because another one was revoked. With a note and an error it is
 // not clear whether that has leaked, too: what earlier revocations have left to do is done.
-func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids []string, note string, err error) {
+func (o *Operator) activeKey(stands *hosts.Standing, unknown error) (ids []string, note string, err error) {
 	active, forks := stands.Active(), stands.Forks()
 	by, long := stands.ByRevocation(o.Clock.Now())
 	published, strayed := stands.Strayed()
@@ -129,7 +138,7 @@ func (o *Operator) activeKey(stands *consistency.Standing, unknown error) (ids [
 
 // revokeInFile takes revoked keys out of the ring of this host. What they leave empty gets a new key of the same kind,
 // unless another process would have to have it. A ring that is not the newest only gets the revocation.
-func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone ring.Revocations, stands *consistency.Standing,
+func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone ring.Revocations, stands *hosts.Standing,
 	without []string) (notes []string, err error) {
 	if err := o.File.Writable(); err != nil {
 		return nil, err
@@ -185,13 +194,13 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 		return nil, err
 	}
 	unasked := o.Cluster.Find(ctx, published.APIServers(), without...)
-	for _, fact := range consistency.Stand(consistency.File{}, published).Facts {
+	for _, fact := range hosts.Stand(hosts.File{}, published).Facts {
 		silent := fact.Code == check.HostWithoutRing || fact.Code == check.RingUnreadable
 		if silent && !slices.Contains(without, fact.Host) {
 			unasked = errors.Join(unasked, fmt.Errorf("%s: %s", fact.Message, fact.Remedy))
 		}
 	}
-	signer := slices.ContainsFunc(published.Entries, func(entry consistency.Entry) bool { return entry.Signer })
+	signer := slices.ContainsFunc(published.Entries, func(entry hosts.Entry) bool { return entry.Signer })
 	notes = []string{"relying parties outside of the cluster accept them until they read the key set again, those that read " +
 		"kube-apiserver's for up to an hour; and kube-apiserver accepts a token that it has just seen for 10 s"}
 	for _, entry := range published.Entries {
@@ -248,7 +257,7 @@ func (c *Cluster) Accepting(ctx context.Context, revoked ring.Revocations, now b
 			if now {
 				_, _ = keyprobe.HasKey(ctx, server.Client, "unknown-"+utilrand.String(20))
 			}
-			accepted, err := consistency.AcceptedRevoked(ctx, server.URL, server.Client, revoked)
+			accepted, err := hosts.AcceptedRevoked(ctx, server.URL, server.Client, revoked)
 			if err != nil {
 				accepted = append(accepted, check.Key(check.APIServerNotAsked, check.KeyArgs{Host: server.URL, Why: err.Error()}))
 			}

@@ -20,9 +20,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -78,7 +78,7 @@ func TestRevokeIsBounded(t *testing.T) {
 func TestRevokeIncomplete(t *testing.T) {
 	t.Parallel()
 	claimed := func(w *world) {
-		w.edit(func(p *consistency.Published) { p.Claim = consistency.Claim{Generation: 16, Host: "cp-3"} })
+		w.edit(func(p *hosts.Published) { p.Claim = hosts.Claim{Generation: 16, Host: "cp-3"} })
 	}
 	for name, tc := range map[string]struct {
 		reason  string
@@ -99,7 +99,7 @@ func TestRevokeIncomplete(t *testing.T) {
 		"published from a restored host, a day after the last rotation": {
 			reason: "it was always refused, and named the next key, which is good",
 			change: func(_ *testing.T, w *world) {
-				w.edit(func(p *consistency.Published) {
+				w.edit(func(p *hosts.Published) {
 					p.Removed = ring.Revocations{{ID: rsaID, Digest: rsaID, Reason: ring.Revoked}}
 				})
 				w.clock.Step(48 * time.Hour)
@@ -116,10 +116,18 @@ func TestRevokeIncomplete(t *testing.T) {
 			},
 			options: RevokeOptions{Active: true}, want: "too long", leaves: rsaID,
 		},
+		"kube-controller-manager signs with it": {
+			reason: "it follows no published ring",
+			change: func(t *testing.T, w *world) {
+				w.kube.PrependWatchReactor("secrets", filling(t, w.kube.Clientset, "kube-controller-manager", testkeys.RSA2048()))
+			},
+			options: RevokeOptions{IDs: []string{rsaID}}, leaves: p256ID,
+			want: "kube-controller-manager signs the tokens of Secrets with key " + rsaID + ", which is revoked",
+		},
 		"an unreadable file": {
 			reason: "the error said that no key signs",
 			change: func(t *testing.T, w *world) {
-				w.edit(func(p *consistency.Published) { p.Entries = nil })
+				w.edit(func(p *hosts.Published) { p.Entries = nil })
 				testutil.Must(t, os.WriteFile(w.File.Path(), []byte("{"), 0o600))
 			},
 			options: RevokeOptions{Active: true}, want: "is not JSON",

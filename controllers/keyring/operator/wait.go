@@ -14,9 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/controllers/keyring/consistency"
-	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/relying"
+	"sa-controller-manager/controllers/keyring/ring"
 )
 
 const (
@@ -94,7 +94,7 @@ func notAccepted(key ring.Key, err error) error {
 
 // cached returns a *ring.Refusal while a cache may have a copy of the key set without the next key. Issuers
 // are read once every host has published the key for long enough.
-func (o *Operator) cached(ctx context.Context, rings consistency.Published, state ring.State, without []string) error {
+func (o *Operator) cached(ctx context.Context, rings hosts.Published, state ring.State, without []string) error {
 	if err := rings.Cached(state, without, o.Policy.CacheAge, o.Clock.Now()); err != nil || o.ReadIssuer == nil {
 		return err
 	}
@@ -111,11 +111,11 @@ func (o *Operator) cached(ctx context.Context, rings consistency.Published, stat
 		if err != nil && len(o.Issuers) == 0 {
 			continue // it is not public
 		}
-		result, detail := published.Find(next.PublicKey, keys)
+		result, detail := relying.Find(next.PublicKey, keys)
 		if err != nil {
-			result, detail = published.Missing, err.Error()
+			result, detail = relying.Missing, err.Error()
 		}
-		if result != published.Same {
+		if result != relying.Same {
 			return &ring.Refusal{
 				Reason: fmt.Sprintf("relying parties of %s do not have key %s: %s", issuer, next.ID, detail),
 				Remedy: "have the keys of the ring published there (keys jwks --check)", Later: true,

@@ -4,7 +4,6 @@
 package operator
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,10 +21,10 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/controllertest"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
@@ -51,8 +50,6 @@ type world struct {
 	jwks *string
 	// signer is what it signs bound tokens with.
 	signer []byte
-	// fills is who signs the tokens of Secrets, by key ID.
-	fills map[string]string
 }
 
 func newWorld(t *testing.T, secrets ...runtime.Object) *world {
@@ -67,10 +64,10 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 		Progress: func(string, time.Duration) {},
 		File:     ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock, Host: "cp-1",
 		Cluster: &Cluster{Client: w.kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
-		Fills:   func(context.Context) (map[string]string, error) { return w.fills, nil },
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)
+	w.kube.PrependWatchReactor("secrets", filling(t, w.kube.Clientset, "", nil))
 	pair := testkeys.Parse(testkeys.RSA2048())
 	w.accepts = []string{pair.Public().ID, p256ID}
 	testutil.Must(t, w.File.Init(pair, nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), w.clock.Now()))
@@ -106,7 +103,7 @@ func copyFile(from, to *ring.File) error {
 func (w *world) show(host string, since time.Duration) {
 	w.t.Helper()
 	state := w.state()
-	entry := consistency.EntryOf(state)
+	entry := hosts.EntryOf(state)
 	entry.Host, entry.Signer = host, true
 	entry.SignsWith, entry.ShowsNext, entry.NextSeconds = state.Active().ID, true, int64(since.Seconds())
 	for _, key := range state.Keys {
@@ -114,19 +111,19 @@ func (w *world) show(host string, since time.Duration) {
 			entry.Signs = append(entry.Signs, key.ID)
 		}
 	}
-	w.edit(func(p *consistency.Published) {
-		p.Entries = append(slices.DeleteFunc(p.Entries, func(entry consistency.Entry) bool { return entry.Host == host }), entry)
+	w.edit(func(p *hosts.Published) {
+		p.Entries = append(slices.DeleteFunc(p.Entries, func(entry hosts.Entry) bool { return entry.Host == host }), entry)
 	})
 }
 
-func (w *world) edit(change func(p *consistency.Published)) {
+func (w *world) edit(change func(p *hosts.Published)) {
 	w.t.Helper()
-	w.must(consistency.Edit(w.t.Context(), w.kube, func(p *consistency.Published) error { change(p); return nil }))
+	w.must(hosts.Edit(w.t.Context(), w.kube, func(p *hosts.Published) error { change(p); return nil }))
 }
 
-func (w *world) published() consistency.Published {
+func (w *world) published() hosts.Published {
 	w.t.Helper()
-	p, err := consistency.Fetch(w.t.Context(), w.kube)
+	p, err := hosts.Fetch(w.t.Context(), w.kube)
 	w.must(err)
 	return p
 }

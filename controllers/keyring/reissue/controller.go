@@ -9,7 +9,7 @@
 // on to use the old one, which the legacy token cleaner deletes when it is unused. An annotation on
 // the Secret forbids it. Secrets of users are re-issued only if the annotation asks for it.
 //
-// A leader re-issues nothing unless its ring is the newest published one (package consistency), so that
+// A leader re-issues nothing unless its ring is the newest published one (package hosts), so that
 // replicas with different rings do not undo each other's work. It then decides account by account, from
 // the cache, by a pure plan function. Before it creates anything, it reads Secret and account live and
 // plans again. The objects show what has been done, so the next leader continues from there.

@@ -25,7 +25,7 @@ var unlimited = []string{"--kube-api-qps=1e6", "--kube-api-burst=1000000"}
 const tokenNamespaces = 100
 
 // changes are namespaces and token Secrets, while the program runs: the slow key with the flags of every day, and the
-// fast one where nothing else limits a program. The programs take turns: A B A B.
+// fast one where nothing else limits a program. The programs alternate: A B A B.
 func (o *Options) changes(ctx context.Context) error {
 	for range o.Sizes.Repetitions {
 		for _, v := range []struct {

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peer measures sa-controller-manager beside kube-controller-manager, in turn and on equal control planes.
+// Package peer measures sa-controller-manager beside kube-controller-manager, one after the other and on equal control planes.
 // docs/benchmarks.md describes its scenarios.
 //
 // A repetition whose end state is not the one that it has to be is an error, not a number.
@@ -141,7 +141,7 @@ func (o *Options) add(scenario, metric, program string, value float64) {
 	fmt.Fprintf(o.Out, "%-36s %-48s %-24s %8.4g\n", scenario, metric, program, value)
 }
 
-// Names of the programs that take turns.
+// Names of the programs that alternate.
 const (
 	kcm  = "kube-controller-manager"
 	ours = "sa-controller-manager"

@@ -41,7 +41,7 @@ type admission struct {
 // The ways of admission: none, kube-apiserver's own plugin, our webhook, and that with the policy that completes Pods.
 const bare, inTree, webhook, policy = 0, 1, 2, 3
 
-// pods are created in each way of admission, in turn. Each has a control plane of its own, because the plugin is on or
+// pods are created in each way of admission, one after the other. Each has a control plane of its own, because the plugin is on or
 // off in a whole kube-apiserver.
 func (o *Options) pods(ctx context.Context) error {
 	without := func(plugins string) map[string][]string {

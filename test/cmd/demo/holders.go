@@ -27,7 +27,7 @@ const (
 
 	softHSM      = "/usr/lib/softhsm/libsofthsm2.so"
 	pin          = "41253"
-	foreignKeyID = "somebody-else/2026"
+	foreignKeyID = "another-program/2026"
 )
 
 // keyHolders are what has keys outside of the ring: SoftHSM and a transit engine behind
@@ -145,7 +145,7 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 }
 
 // hsm is the demonstration that moves the keys of a cluster in use from a file to an HSM, on to a
-// transit engine, to a signer of somebody else, and back to a file, loses a host, and revokes a key. No token may be refused.
+// transit engine, to a foreign signer, and back to a file, loses a host, and revokes a key. No token may be refused.
 type hsm struct {
 	*rotation
 	*keyHolders
@@ -161,7 +161,7 @@ func showHSM(ctx context.Context, s *story) error {
 		{"The imported key of the HSM signs", d.signsIn("imported")},
 		{"The key made in the HSM, which nobody has seen, signs", d.signsIn("made")},
 		{"The transit engine, which is Vault's own, signs", d.signsIn("transit")},
-		{"A signer of somebody else signs, with the key ID that it has chosen", d.signsIn("foreign")},
+		{"A foreign signer signs, with the key ID that it has chosen", d.signsIn("foreign")},
 		{"A file again", d.fileAgain},
 		{"A host is lost", d.hostIsLost},
 		{"The key that was imported into the HSM has leaked", d.importedLeaks},

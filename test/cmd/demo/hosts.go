@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/controllers/keyring/ring"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/controllers/keyring/ring"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"

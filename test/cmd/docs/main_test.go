@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -65,5 +66,41 @@ func TestBlocksAreMarked(t *testing.T) {
 	}
 	if blocks < 50 {
 		t.Errorf("%d blocks were found, want all", blocks)
+	}
+}
+
+// TestReadmeIsRun: continuous integration runs each target of make that README.md marks as tested, in every change.
+func TestReadmeIsRun(t *testing.T) {
+	t.Parallel()
+	read := func(name string) string { return string(testutil.Get(os.ReadFile(filepath.Join("../../..", name)))(t)) }
+	stages := strings.FieldsFunc(read(".ci/run"), func(r rune) bool { return !strings.ContainsRune("-_", r) && !unicode.IsLetter(r) })
+	targets := 0
+	for _, block := range regexp.MustCompile("(?s)```sh test\n(.*?)```").FindAllStringSubmatch(read("README.md"), -1) {
+		for _, target := range regexp.MustCompile(`(?m)^make (\S+)`).FindAllStringSubmatch(block[1], -1) {
+			if targets++; !slices.Contains(stages, target[1]) {
+				t.Errorf("README.md has \"make %s\", which .ci/run does not run", target[1])
+			}
+		}
+	}
+	if targets < 6 {
+		t.Errorf("%d targets were found, want all", targets)
+	}
+}
+
+// TestTourExists: each file that the tour of docs/architecture.md names is in its package.
+func TestTourExists(t *testing.T) {
+	t.Parallel()
+	page := string(testutil.Get(os.ReadFile("../../../docs/architecture.md"))(t))
+	files := 0
+	for _, stop := range regexp.MustCompile(`(?m)^\| \d+ \| \[.*?\]\(\.\.(/.*?)\) \| (.*?) \|`).FindAllStringSubmatch(page, -1) {
+		for _, file := range regexp.MustCompile("`(.*?)`").FindAllStringSubmatch(stop[2], -1) {
+			files++
+			if _, err := os.Stat(filepath.Join("../../..", stop[1], file[1])); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if files < 30 {
+		t.Errorf("%d files were found, want all", files)
 	}
 }

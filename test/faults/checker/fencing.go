@@ -72,7 +72,7 @@ func describe(r faultproxy.Request) string {
 }
 
 // leaderWrites selects what only a leader may write. asked tells in which namespaces
-// somebody may have created a Pod.
+// a client may have created a Pod.
 //
 // Left out is what any replica may write: its Lease, Events, reviews, the serving CA's
 // Secret and its line of the published key ring. A Secret that is created in kube-system may
@@ -96,7 +96,7 @@ func leaderWrites(r faultproxy.Request, asked func(namespace string) bool) bool 
 	return false
 }
 
-// PodNamespaces tells where somebody may have created a Pod: where the calls did, and in
+// PodNamespaces returns where a client may have created a Pod: where the calls did, and in
 // kube-system, where a leader does to see whether the webhook is called.
 func PodNamespaces(calls []workload.Call) func(namespace string) bool {
 	namespaces := map[string]bool{metav1.NamespaceSystem: true}

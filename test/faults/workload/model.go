@@ -233,7 +233,7 @@ func (u *podUser) run(ctx context.Context, w *Workload) {
 			}
 			w.count()
 		}
-		// Old ones and the newest take turns.
+		// Old ones and the newest alternate.
 		n, since := u.namespaces[0], u.first
 		if i%2 == 0 {
 			n, since = u.namespaces[len(u.namespaces)-1], u.since

@@ -240,7 +240,7 @@ func TestCheckUser(t *testing.T) {
 			for _, action := range client.Actions() {
 				review, ok := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
 				if ok && tc.wantGroups == nil {
-					t.Errorf("%s: it asks for itself as for somebody else", tc.reason)
+					t.Errorf("%s: it asks for itself as for another user", tc.reason)
 				}
 				if !ok {
 					continue

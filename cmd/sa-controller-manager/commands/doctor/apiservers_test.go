@@ -21,7 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -76,7 +76,7 @@ func TestAPIServers(t *testing.T) {
 	t.Parallel()
 	old, next := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256())
 	published := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: consistency.SecretName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: hosts.SecretName},
 		Data: map[string][]byte{"schema-version": []byte("1"), "host.cp-1": fmt.Appendf(nil,
 			`{"generation":3,"history":["v"],"keys":{%q:"active",%q:"retired"},"signsWith":%q,"signer":true}`, next.ID(), old.ID(), next.ID())},
 	}

@@ -23,7 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -73,7 +73,7 @@ func TestToken(t *testing.T) {
 
 // revoked publishes that a key is.
 func revoked(id string) runtime.Object {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: consistency.SecretName}, Data: stateobject.Stamp(
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: hosts.SecretName}, Data: stateobject.Stamp(
 		map[string][]byte{"removed": fmt.Appendf(nil, `[{"id":%q,"digest":%q,"reason":"revoked"}]`, id, id)})}
 }
 
@@ -105,7 +105,7 @@ func TestKeys(t *testing.T) {
 				}
 			},
 			objects: []runtime.Object{&corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: consistency.SecretName}, Data: stateobject.Stamp(
+				ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: hosts.SecretName}, Data: stateobject.Stamp(
 					map[string][]byte{"host.cp-1": []byte(`{"history":["v"],"keys":{"known":"active"},"signsWith":"known"}`)}),
 			}},
 		},

@@ -18,7 +18,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
@@ -51,7 +51,7 @@ func (c *cluster) checkToken(ctx context.Context) (found check.Result, err error
 	if err != nil {
 		return found, err
 	}
-	rings, err := consistency.Fetch(ctx, c.Client)
+	rings, err := hosts.Fetch(ctx, c.Client)
 	if err != nil {
 		return found, err
 	}
@@ -129,11 +129,11 @@ func (c *cluster) checkKeys(ctx context.Context) (check.Result, error) {
 	if err != nil {
 		return check.Result{}, err
 	}
-	rings, err := consistency.Fetch(ctx, c.Client)
+	rings, err := hosts.Fetch(ctx, c.Client)
 	if err != nil {
 		return check.Result{}, err
 	}
-	wanted, stands := map[string]string{}, consistency.Stand(consistency.File{}, rings)
+	wanted, stands := map[string]string{}, hosts.Stand(hosts.File{}, rings)
 	for _, key := range c.Keys {
 		strange := key.Origin == "--"+options.KeyRingFlag && len(rings.Entries) > 0 && !stands.Has(key.ID)
 		if !strange && !rings.Removed.Has(key.PublicKey) { // kube-apiserver must not get those
@@ -149,7 +149,7 @@ func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err 
 	servers := &operator.Cluster{Client: c.Client, Dial: c.Dial, Namespace: c.Namespace, Account: c.Account}
 	installed, unsure := c.installed(ctx)
 	managed := unsure == nil && !installed // by others, whose addresses need not be reachable from here
-	rings, err := consistency.Refresh(ctx, c.Client, false)
+	rings, err := hosts.Refresh(ctx, c.Client, false)
 	if err != nil {
 		return found, err
 	}
@@ -180,9 +180,9 @@ func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err 
 }
 
 // signersByKey names, for each key in use, a kube-apiserver or a replica that signs with it.
-func signersByKey(ctx context.Context, rings consistency.Published, servers *operator.Cluster) (map[string]string, error) {
+func signersByKey(ctx context.Context, rings hosts.Published, servers *operator.Cluster) (map[string]string, error) {
 	ids, err := servers.SigningKeyIDs(ctx)
-	signers, stands := map[string]string{}, consistency.Stand(consistency.File{}, rings)
+	signers, stands := map[string]string{}, hosts.Stand(hosts.File{}, rings)
 	for _, entry := range rings.Entries {
 		if stands.Has(entry.SignsWith) && !rings.RevokedID(entry.SignsWith) { // another one may be of another cluster
 			signers[entry.SignsWith] = "with which the process on host " + entry.Host + " signs"
@@ -198,13 +198,13 @@ func signersByKey(ctx context.Context, rings consistency.Published, servers *ope
 
 // checkKeyRings finds hosts whose key ring lacks a key of the newest one, or was restored.
 func (c *cluster) checkKeyRings(ctx context.Context) (check.Result, error) {
-	rings, err := consistency.Refresh(ctx, c.Client, false)
+	rings, err := hosts.Refresh(ctx, c.Client, false)
 	if err != nil {
 		return check.Result{}, err
 	}
 	if len(rings.Entries) == 0 {
 		return check.Skip("no key ring"), nil
 	}
-	findings := consistency.Stand(consistency.File{}, rings).Findings(c.Clock.Now())
+	findings := hosts.Stand(hosts.File{}, rings).Findings(c.Clock.Now())
 	return check.Result{Note: fmt.Sprintf("key rings: %d", len(rings.Entries)), Findings: findings}, nil
 }

@@ -17,11 +17,10 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyring/consistency"
-	"sa-controller-manager/controllers/keyring/kcm"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/operator"
-	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/controllers/keyring/ring"
 )
 
 const description = `Make, show and rotate a key ring: the signing key, the one that comes next and the
@@ -120,7 +119,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 		}
 	}
 	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
-	host, err := consistency.HostName()
+	host, err := hosts.HostName()
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +141,6 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 		return nil, err
 	}
 	op.Cluster = &operator.Cluster{Client: client, Issuer: o.issuer, Namespace: metav1.NamespaceSystem, Account: "default"}
-	op.Fills = kcm.Signer(op)
 	dial := func(url string) (kubernetes.Interface, error) {
 		connection := o.connection
 		connection.Master = url

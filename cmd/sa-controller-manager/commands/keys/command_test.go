@@ -23,10 +23,10 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -210,8 +210,8 @@ func TestKeysListAsks(t *testing.T) {
 func TestKeysForget(t *testing.T) {
 	t.Parallel()
 	kube := clitest.NewKubeClient(func(string) string { return "" })
-	testutil.Must(t, consistency.Edit(t.Context(), kube, func(p *consistency.Published) error {
-		p.Entries = []consistency.Entry{{Host: "cp-3", History: []string{"1:main"}}}
+	testutil.Must(t, hosts.Edit(t.Context(), kube, func(p *hosts.Published) error {
+		p.Entries = []hosts.Entry{{Host: "cp-3", History: []string{"1:main"}}}
 		return nil
 	}))
 	client := func(*options.Connection) (kubernetes.Interface, error) { return kube, nil }

@@ -15,11 +15,10 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyring/relying"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/publish"
-	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/tokens"
 )
 
@@ -108,69 +107,26 @@ func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring [
 	if err != nil {
 		return err
 	}
-	return compared(Compare(ring, documents), o.output.Format, stdout, stderr)
+	return compared(relying.Compare(ring, documents), o.output.Format, stdout, stderr)
 }
 
 // compared prints a comparison, and returns cli.ErrFindings unless all keys are the same.
-func compared(lines []Line, format string, stdout, stderr io.Writer) error {
+func compared(lines []relying.Line, format string, stdout, stderr io.Writer) error {
 	if err := Print(stdout, lines, format); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(lines, func(line Line) bool { return line.Result != published.Same }) {
+	if slices.ContainsFunc(lines, func(line relying.Line) bool { return line.Result != relying.Same }) {
 		fmt.Fprintln(stderr, "The published keys are not the given ones.")
 		return cli.ErrFindings
 	}
 	return nil
 }
 
-// Line is one key of the comparison. Its JSON form is that of the command's output.
-type Line struct {
-	ID        string `json:"keyID"`
-	Algorithm string `json:"algorithm,omitempty"`
-	// State is that in the ring, "" if it is not there.
-	State  signing.Role     `json:"state,omitempty"`
-	Result published.Result `json:"result"`
-	Detail string           `json:"detail,omitempty"`
-}
-
-// Compare holds what is published against the ring: a line for each key of the ring, then one for
-// each further published one.
-func Compare(ring []signing.Key, documents []signing.PublicKey) []Line {
-	lines := make([]Line, 0, len(ring)+len(documents))
-	done := map[string]bool{}
-	for _, key := range ring {
-		if done[key.ID] {
-			continue
-		}
-		done[key.ID] = true
-		result, detail := published.Find(key.PublicKey, documents)
-		lines = append(lines, Line{ID: key.ID, Algorithm: key.Algorithm, State: key.Role, Result: result, Detail: detail})
-	}
-	for _, candidate := range documents {
-		if !slices.ContainsFunc(ring, func(key signing.Key) bool { return published.IsAbout(candidate, key.PublicKey) }) {
-			lines = append(lines, extra(candidate))
-		}
-	}
-	return lines
-}
-
-func extra(key signing.PublicKey) Line {
-	line := Line{ID: key.ID, Algorithm: key.Algorithm, Result: published.Extra, Detail: "it is none of the given keys"}
-	switch key.Problem {
-	case "":
-	case signing.ProblemPrivate:
-		line.Result, line.Detail = published.Leaked, key.Problem
-	default:
-		line.Detail += ", and cannot be read: " + key.Problem
-	}
-	return line
-}
-
 // Print writes a comparison as "table", "json" or "yaml".
-func Print(w io.Writer, lines []Line, output string) error {
+func Print(w io.Writer, lines []relying.Line, output string) error {
 	document := struct {
 		printers.Head
-		Keys []Line `json:"keys"`
+		Keys []relying.Line `json:"keys"`
 	}{printers.Of("KeyComparison"), lines}
 	return printers.Document(w, output, document, func() string {
 		var b strings.Builder
@@ -245,10 +201,10 @@ func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	documents := publish.Publisher{Issuer: o.issuer, Replace: o.replace, DryRun: o.connection.DryRun}
+	documents := relying.Documents{Issuer: o.issuer, Replace: o.replace, DryRun: o.connection.DryRun}
 	for _, path := range o.publishing.Directories() {
-		to := publish.Directory(path)
-		wrote, err := documents.Pass(to, state.Ring())
+		to := relying.Directory(path)
+		wrote, err := documents.Publish(to, state.Ring())
 		if err != nil {
 			return fmt.Errorf("publish the keys at %s: %w", to, err)
 		}
@@ -271,5 +227,5 @@ func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	return compared(Compare(keys, there), "table", stderr, stderr)
+	return compared(relying.Compare(keys, there), "table", stderr, stderr)
 }

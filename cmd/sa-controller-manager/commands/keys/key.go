@@ -18,10 +18,10 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/keyring/relying"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/tokens"
 )
 
@@ -89,7 +89,7 @@ func ReadDue(o *options.Keys, now time.Time) ([]signing.Key, error) {
 	state, err := ring.At(o.KeyRing).Read()
 	later := func(key signing.Key) bool {
 		of, is := state.Key(key.ID)
-		return is && arrives(of, now) || state.Revoked.Has(key.PublicKey)
+		return is && of.Arrives(now) || state.Revoked.Has(key.PublicKey)
 	}
 	return slices.DeleteFunc(keys, later), err
 }
@@ -129,10 +129,10 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 	return keys, nil
 }
 
-func readerOf(caFile string) (*published.Reader, error) {
+func readerOf(caFile string) (*relying.Reader, error) {
 	if caFile == "" {
-		return &published.Reader{}, nil
+		return &relying.Reader{}, nil
 	}
 	roots, err := cli.ReadFile(options.PublishedCAFileFlag, caFile, cert.NewPoolFromBytes)
-	return &published.Reader{Roots: roots}, err
+	return &relying.Reader{Roots: roots}, err
 }

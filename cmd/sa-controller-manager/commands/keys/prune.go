@@ -12,7 +12,6 @@ import (
 
 	flags "sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyring/kcm"
 	"sa-controller-manager/controllers/keyring/operator"
 )
 
@@ -84,7 +83,7 @@ which is given a Secret to fill, signs with none. On a terminal the command asks
 			}
 			return fmt.Errorf("nothing was changed: %s; standard input is no terminal: give --yes to revoke the key", warning)
 		}
-		notes, err := kcm.Revoke(ctx, op, options)
+		notes, err := op.Revoke(ctx, options)
 		return noted(cmd, notes, err)
 	})
 }

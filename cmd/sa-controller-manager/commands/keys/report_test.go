@@ -20,11 +20,11 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
@@ -91,7 +91,7 @@ func TestReportRevokedSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, secretOf("a", tokenOf(t, testkeys.RSA2048())), secretOf("b", tokenOf(t, testkeys.P384())))
 	w.accepts = append(w.accepts, p256ID)
-	w.must(consistency.Edit(t.Context(), w.Cluster.Client, func(p *consistency.Published) error {
+	w.must(hosts.Edit(t.Context(), w.Cluster.Client, func(p *hosts.Published) error {
 		p.Removed = ring.Revocations{{ID: rsaID, Digest: rsaID, Reason: ring.Revoked}}
 		return nil
 	}))
@@ -115,9 +115,9 @@ func TestReportOfAnotherRing(t *testing.T) {
 	state, err := ours.File.Read()
 	w.must(err)
 	w.accepts = []string{keys[0].ID, keys[1].ID}
-	w.must(consistency.Edit(t.Context(), w.Cluster.Client, func(p *consistency.Published) error {
+	w.must(hosts.Edit(t.Context(), w.Cluster.Client, func(p *hosts.Published) error {
 		for _, host := range []string{"cp-1", "cp-2"} {
-			entry := consistency.EntryOf(state)
+			entry := hosts.EntryOf(state)
 			entry.Host = host
 			p.Entries = append(p.Entries, entry)
 		}
@@ -134,7 +134,7 @@ func TestReportOfAnotherRing(t *testing.T) {
 		if !slices.Contains(codes, check.RingForked) || asks != (others == 1) || r.Keys[0].Accepted != "no" {
 			t.Errorf("beside %d others: findings %q, the active key is accepted: %s", others, codes, r.Keys[0].Accepted)
 		}
-		w.must(consistency.Edit(t.Context(), w.Cluster.Client, func(p *consistency.Published) error {
+		w.must(hosts.Edit(t.Context(), w.Cluster.Client, func(p *hosts.Published) error {
 			p.Entries = p.Entries[:1]
 			return nil
 		}))
@@ -153,7 +153,7 @@ func TestReport(t *testing.T) {
 	if r := report(); len(r.Findings) > 0 || *r.Keys[0].Secrets != 2 || r.Keys[0].Accepted != "yes" || r.Keys[1].Accepted != "no" {
 		t.Errorf("a new ring: %+v", r)
 	}
-	w.clock.Step(settled + time.Second)
+	w.clock.Step(ring.Settled + time.Second)
 	if r := report(); len(r.Findings) != 1 || r.Findings[0].Code != "key-not-accepted" {
 		t.Errorf("a kube-apiserver lacks the next key for a day: %+v", r.Findings)
 	}
@@ -178,7 +178,7 @@ func TestReport(t *testing.T) {
 	}
 	// The file of a late host has a key that has leaked: no remedy gives it back to a kube-apiserver.
 	w.accepts = nil
-	w.must(consistency.Edit(t.Context(), w.Cluster.Client, func(p *consistency.Published) error {
+	w.must(hosts.Edit(t.Context(), w.Cluster.Client, func(p *hosts.Published) error {
 		p.Removed = ring.Revocations{{ID: p256ID, Digest: p256ID, Reason: ring.Revoked}}
 		return nil
 	}))

@@ -14,7 +14,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/operator"
-	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/controllers/keyring/ring"
 )
 
 const rotateDescription = `Sign with the next key from now on. The active key is retired and verifies only; a new next

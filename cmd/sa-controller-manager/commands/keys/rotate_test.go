@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	ringfile "sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	ringfile "sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 

@@ -42,7 +42,7 @@ const (
 	staticManifestsDir = "staticManifestsDir"
 )
 
-// checkPlugin refuses to turn kube-apiserver's plugin off if our process, by the flags of our manifest, does
+// checkPlugin refuses to disable kube-apiserver's plugin if our process, by the flags of our manifest, does
 // not do all of its work. Flags that only another version knows do not matter. Otherwise it reports whether ours is
 // ordinary.
 func (c *Config) checkPlugin(own staticpod.Command) (ordinary bool, _ error) {

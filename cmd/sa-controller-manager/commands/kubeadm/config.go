@@ -14,9 +14,9 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
-	"sa-controller-manager/signing/ring"
 )
 
 // manager is the name of our static pod and of its manifest.

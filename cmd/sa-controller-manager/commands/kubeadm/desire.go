@@ -16,12 +16,12 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 // desired is what a takeover leads to.

@@ -15,11 +15,11 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/nodefile"
-	"sa-controller-manager/signing/ring"
 )
 
 // Handback undoes Takeover.
@@ -33,7 +33,7 @@ func Handback(ctx context.Context, c Config) error {
 	}
 	unknown := c.Silent
 	if c.Client != nil {
-		published, err := consistency.Fetch(ctx, c.Client)
+		published, err := hosts.Fetch(ctx, c.Client)
 		c.Revoked = published.Removed
 		if unknown = err; ring.IsDone(err) {
 			unknown = nil
@@ -84,9 +84,9 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 
 // forgetRing has no rotation on other nodes wait for the key ring of this one.
 func (c *Config) forgetRing(ctx context.Context) error {
-	host, err := consistency.HostName()
+	host, err := hosts.HostName()
 	if err == nil {
-		err = consistency.Forget(ctx, c.Client, host)
+		err = hosts.Forget(ctx, c.Client, host)
 	}
 	if ring.IsDone(err) {
 		return nil
@@ -174,7 +174,7 @@ func (c *Config) unused(context.Context) error {
 		return cli.Permanent(err)
 	}
 	if alone := component.RunsHereAlone(m, now.current); len(alone) > 0 {
-		err = fmt.Errorf("%s runs in our process alone; first run kubeadm handback --steps=%s, or turn it on in %s, the token controller "+
+		err = fmt.Errorf("%s runs in our process alone; first run kubeadm handback --steps=%s, or enable it in %s, the token controller "+
 			"by a --%s; or remove our manifest by hand", strings.Join(alone, ", "), StepControllerManager, c.manifest(kcm.Name),
 			component.KeyFlag)
 	}

@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 )
 
 // keysInUse reads the keys that our manifest names: the ring, or a key file as a ring of one key, and those that only

@@ -16,7 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests/component"
 )
@@ -76,21 +76,21 @@ func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 func TestHandbackForgetsTheRing(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
-	host, err := consistency.HostName()
+	host, err := hosts.HostName()
 	testutil.Must(t, err)
 	client := fake.NewClientset(clitest.IdentityLeases(host)...)
 	p.config.Client = client
 	testutil.Must(t, p.config.forgetRing(t.Context())) // nothing is published
-	testutil.Must(t, consistency.Edit(t.Context(), client, func(p *consistency.Published) error {
+	testutil.Must(t, hosts.Edit(t.Context(), client, func(p *hosts.Published) error {
 		for _, name := range []string{host, "another"} {
-			p.Entries = append(p.Entries, consistency.Entry{Host: name, History: []string{"1:x"}})
+			p.Entries = append(p.Entries, hosts.Entry{Host: name, History: []string{"1:x"}})
 		}
 		return nil
 	}))
 	for range 2 {
 		testutil.Must(t, p.config.forgetRing(t.Context()))
 	}
-	left, err := consistency.Fetch(t.Context(), client)
+	left, err := hosts.Fetch(t.Context(), client)
 	if err != nil || len(left.Entries) != 1 || left.Entries[0].Host != "another" {
 		t.Errorf("left are %+v, %v", left.Entries, err)
 	}

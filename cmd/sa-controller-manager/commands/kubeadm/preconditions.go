@@ -176,7 +176,7 @@ func (c *Config) rootCAPublished(d *desired) cli.Check {
 		found := published.Findings([]string{metav1.NamespaceSystem})
 		if len(found) > 0 && found[0].Code != rootca.NoRootCA { // a cluster that has just been made has none yet
 			return cli.Permanent(fmt.Errorf("%w; the certificates of every namespace would change: make file and ConfigMap agree first, "+
-				"or turn %s off in --%s of kube-controller-manager, if something else publishes it", check.Error(found, adminFlags),
+				"or disable %s in --%s of kube-controller-manager, if something else publishes it", check.Error(found, adminFlags),
 				options.RootCACertificatePublisher, component.ControllersFlag))
 		}
 		return nil

@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -47,7 +47,7 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 			}, want: "ROOT/etc/kubernetes/pki/sa.pub holds key " + rsa + ", which was revoked",
 		},
 		"NotExported": {
-			reason: "a second node, which has obeyed without a file changing", files: func(*testing.T, *rotated) {},
+			reason: "a second node, which has applied the revocation without a change of its file", files: func(*testing.T, *rotated) {},
 			want: rsa + ", which was revoked",
 		},
 		"PrivateKey": {
@@ -117,7 +117,7 @@ func TestHandbackOfALateHost(t *testing.T) {
 		p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
 		if late {
 			p.config.Client = fake.NewClientset(clitest.IdentityLeases("n")...)
-			testutil.Must(t, consistency.Edit(t.Context(), p.config.Client, func(published *consistency.Published) error {
+			testutil.Must(t, hosts.Edit(t.Context(), p.config.Client, func(published *hosts.Published) error {
 				published.Removed = ring.Revocations{revocation(revoked)}
 				return nil
 			}))

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyring/remote"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/remote"
 )
 
 // Flags of kube-apiserver and, below, ours.

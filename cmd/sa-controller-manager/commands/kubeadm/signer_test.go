@@ -10,13 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 

@@ -95,7 +95,7 @@ func NewAuditCommand(client cli.ClientFunc) *cobra.Command {
 	}
 	o.addFlags(cmd)
 	for name, choices := range map[string][]string{
-		"sort-by": audit.Orders(), "state": audit.States(), "finding": audit.Names(), "fail-on": append(audit.Names(), audit.Any),
+		"sort-by": audit.SortKeys(), "state": audit.States(), "finding": audit.Names(), "fail-on": append(audit.Names(), audit.Any),
 	} {
 		cli.AddCompletion(cmd, name, choices...)
 	}
@@ -128,7 +128,7 @@ func (o *auditOptions) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&o.filter.Findings, "finding", nil, "Show only tokens with one of these `findings`.")
 	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
 	flags.StringVar(&o.sortBy, "sort-by", o.sortBy,
-		"Sort order: \""+strings.Join(audit.Orders(), "\", \"")+"\". The default of -o html is findings.")
+		"Sort order: \""+strings.Join(audit.SortKeys(), "\", \"")+"\". The default of -o html is findings.")
 	flags.BoolVar(&o.reach, "reach", o.reach, "Ask kube-apiserver how far each account reaches.")
 	o.output.AddFlag(cmd, "table", "wide", "json", "yaml", audit.HTML, audit.SARIF)
 	flags.StringVar(&o.outputFile, "output-file", "", "Write the page of -o html to this `file`, which only its owner may read, "+

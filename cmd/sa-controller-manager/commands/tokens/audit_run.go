@@ -31,7 +31,7 @@ func (o *auditOptions) validate() []error {
 	if o.all && o.filter.Namespace != "" {
 		p.Add("namespace", o.filter.Namespace, "must be left out with --all-namespaces")
 	}
-	p.OneOf("sort-by", o.sortBy, audit.Orders()...)
+	p.OneOf("sort-by", o.sortBy, audit.SortKeys()...)
 	p.EachOf("state", o.filter.States, audit.States()...)
 	p.EachOf("finding", o.filter.Findings, audit.Names()...)
 	p.EachOf("fail-on", o.failOn, append(audit.Names(), audit.Any)...)

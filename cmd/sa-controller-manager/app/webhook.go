@@ -64,9 +64,9 @@ func (m *Manager) buildWebhook(p *Part) error {
 	if err := w.register(m, o, responder); err != nil {
 		return err
 	}
-	handler, err := w.trace(o.TracingFile, admission.NewWebhook(admission.WebhookConfig{
+	handler, err := traced(admission.NewWebhook(admission.WebhookConfig{
 		Plugin: plugin, Probe: responder.Probe, MaxInFlight: o.MaxInFlight, Metrics: metrics,
-	}))
+	}), o.TracingFile)
 	if err != nil {
 		return err
 	}

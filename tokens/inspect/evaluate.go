@@ -82,8 +82,8 @@ func Evaluate(token string, known Known) Report {
 		r.checkBound(known)
 	}
 	if canonical != token {
-		r.note("respelled", "it is not spelled as it was issued, by white space or unused bits of base64url: kube-apiserver accepts that, and "+
-			"others may refuse it")
+		r.note("respelled", "it is not spelled as it was issued, by white space or unused bits of base64url: kube-apiserver accepts that, "+
+			"and others may refuse it")
 	}
 	if known.Review == nil {
 		r.note("not-reviewed", "kube-apiserver accepts it only as long as its account and what it is bound to exist, and a token Secret "+
@@ -97,7 +97,8 @@ func Evaluate(token string, known Known) Report {
 func claimsOf(token string) (claims jwt.RegisteredClaims, err error) {
 	err = jsonv2.Unmarshal(segment(token, 1), &claims, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 	if err != nil { // the error may quote a claim
-		return claims, fmt.Errorf("%w: exp, nbf and iat must be times, aud a string or a list of strings, and jti a string", tokens.ErrMalformed)
+		return claims, fmt.Errorf("%w: exp, nbf and iat must be times, aud a string or a list of strings, and jti a string",
+			tokens.ErrMalformed)
 	}
 	return claims, nil
 }
@@ -131,7 +132,8 @@ func (r *Report) checkSignature(token string, decoded tokens.Token, known []sign
 		r.Key, r.KeyOrigin = &key, key.Origin
 		return true
 	case errors.Is(err, tokens.ErrUnknownKey):
-		r.find("unknown-key", fmt.Sprintf("none of the %d keys that were given has its key ID", len(signing.NewKeySet(tokens.PublicKeys(known)...).All())))
+		r.find("unknown-key",
+			fmt.Sprintf("none of the %d keys that were given has its key ID", len(signing.NewKeySet(tokens.PublicKeys(known)...).All())))
 	case decoded.KeyID == "":
 		r.find("wrong-signature", "it has no key ID, and none of the keys that were given made its signature")
 	default:

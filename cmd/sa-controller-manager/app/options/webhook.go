@@ -125,9 +125,8 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 		"Limit of concurrent admission requests. Further ones get the status 429.")
 	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay,
 		"How long the webhook serves requests on shutdown, after /readyz has begun to fail.")
-	fs.StringVar(&o.TracingFile, "tracing-config-file", o.TracingFile,
-		"TracingConfiguration `file`, as for kube-apiserver's flag of this name: which OTLP collector gets a span of each call that "+
-			"kube-apiserver traces.")
+	fs.StringVar(&o.TracingFile, "tracing-config-file", o.TracingFile, "TracingConfiguration `file`, as for kube-apiserver: "+
+		"which OTLP collector gets a span of each call that kube-apiserver traces.")
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })
 	SetOrigin(fs, asAPIServer, "tracing-config-file")
 }

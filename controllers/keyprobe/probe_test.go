@@ -258,11 +258,9 @@ func TestAKeyRingDecides(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := knowing(testKeys().old)
-		proven := 0
-		a := start(t, server, func(c *Config) { c.Proven = func() { proven++ } })
+		a := start(t, server)
 		keys := testKeys()
 		a.Ring.Set(signing.NewRing(keys.old.As(signing.Active), keys.next.As(signing.Next)))
-		a.RingChanged(a.ctx)
 		synctest.Wait()
 		testutil.Check(t, "keys once the next one is published", []string{
 			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`,
@@ -271,7 +269,6 @@ func TestAKeyRingDecides(t *testing.T) {
 		testutil.Check(t, "status once the next one is published", "key OLD signs", a.named(a.Status()))
 
 		a.Ring.Set(signing.NewRing(keys.next.As(signing.Active), keys.old.Public().As(signing.Retired)))
-		a.RingChanged(a.ctx)
 		synctest.Wait()
 		testutil.Check(t, "key that signs", "NEXT", a.signs())
 		if err := a.MaySign(); err == nil || a.named(err.Error()) != "kube-apiserver refuses tokens of key NEXT" {
@@ -290,7 +287,7 @@ func TestAKeyRingDecides(t *testing.T) {
 		testutil.Check(t, "status once it is accepted", "key NEXT signs", a.named(a.Status()))
 		err := a.MaySign()
 		testutil.Expect(t, err == nil, "MaySign of a key that is accepted: %v", err)
-		testutil.Check(t, "calls of Proven, for OLD and NEXT", 2, proven)
+		testutil.Check(t, "calls of Proven, for OLD and NEXT", 2, a.proven)
 
 		probes := len(a.reviewed())
 		time.Sleep(time.Hour)
@@ -314,8 +311,7 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				keys := testKeys()
 				server := knowing(keys.old)
-				proven := 0
-				a := start(t, server, func(c *Config) { c.Proven = func() { proven++ } })
+				a := start(t, server)
 				err := errors.Join(a.MaySign(), a.MayFill())
 				testutil.Require(t, err == nil && a.Confirmed(keys.old.ID()), "at the start: %v", err)
 				server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
@@ -344,7 +340,7 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 				if err := a.MayFill(); err != nil {
 					t.Errorf("once it is accepted again: %v", err)
 				}
-				testutil.Check(t, "calls of Proven", 2, proven)
+				testutil.Check(t, "calls of Proven", 2, a.proven)
 			})
 		})
 	}

@@ -285,7 +285,7 @@ func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 		c := newCluster(t, "ABC")
 		source := NewSource(c.bundle(t, "A"), nil)
 		sets := 0
-		source.Register("test", Writer{Changed: func() { sets++ }})
+		source.Changed.Subscribe(func(*Bundle) { sets++ })
 		k := NewBundleController(BundleControllerConfig{Client: c.Client, Source: source, Overlap: time.Hour, Recorder: c.Recorder(),
 			Process: &corev1.ObjectReference{Kind: "Lease", Name: "process"}})
 		p := &process{BundleController: k, cluster: c}

@@ -67,8 +67,7 @@ func newWorld(t *testing.T) *world {
 	w.cluster, err = devcluster.Start(t.Context(), options)
 	testutil.Must(t, err)
 	t.Cleanup(func() { testutil.Must(t, w.cluster.Stop()) })
-	w.party, err = tokenload.NewParty("kube-apiserver", w.cluster)
-	testutil.Must(t, err)
+	w.party = testutil.Get(tokenload.NewParty("kube-apiserver", w.cluster))(t)
 	testutil.Must(t, w.manager.Ready(testcluster.Context(t)))
 	return w
 }
@@ -135,8 +134,7 @@ func TestMisbehaviour(t *testing.T) {
 			}
 		}
 	}
-	private, err := jwt.ParseECPrivateKeyFromPEM(testkeys.P256())
-	testutil.Must(t, err)
+	private := testutil.Get(jwt.ParseECPrivateKeyFromPEM(testkeys.P256()))(t)
 	for _, tc := range []struct {
 		name     string
 		does     func(*signertest.Behaviour) // nil: its socket is gone

@@ -102,7 +102,18 @@ func readToken(cmd *cobra.Command, args []string) (string, error) {
 	} else if cli.TerminalWidth(cmd.ErrOrStderr()) > 0 && cli.TerminalWidth(input) > 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "Paste the token, then press Ctrl-D on a line of its own.")
 	}
-	token, err := inspect.Read(input)
+	var token string
+	var err error
+	read := make(chan struct{})
+	go func() {
+		token, err = inspect.Read(input)
+		close(read)
+	}()
+	select {
+	case <-read:
+	case <-cmd.Context().Done(): // which ends no read of a terminal
+		return "", context.Cause(cmd.Context())
+	}
 	if err != nil {
 		return "", fmt.Errorf("read the token from %s: %w", name, err)
 	}

@@ -5,8 +5,10 @@ package tokens
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -34,6 +36,26 @@ func inspectInput(t *testing.T, input string, args ...string) (stdout string, er
 	cmd.SetArgs(args)
 	err = cmd.ExecuteContext(t.Context())
 	return out.String(), err
+}
+
+// TestInspectEnds: a Ctrl-C ends the command while it waits for a token on a terminal.
+func TestInspectEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	input, terminal := io.Pipe()
+	t.Cleanup(func() { _ = terminal.Close() })
+	cmd := NewInspectCommand(noCluster)
+	cmd.SetIn(input)
+	cmd.SetOut(io.Discard)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs([]string{})
+	go func() {
+		_, _ = terminal.Write([]byte("eyJ")) // returns once it is read
+		cancel()
+	}()
+	if err := cmd.ExecuteContext(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
 }
 
 func TestInspectReads(t *testing.T) {
@@ -70,7 +92,7 @@ func TestInspectReads(t *testing.T) {
 		"machine readable": {token, []string{key, "-o=json"}, nil, `"verdict": "valid"`},
 		"no cluster":       {token, []string{key, "--context=typo"}, nil, `--context "typo" must be left out: this call asks no cluster`},
 		"empty issuer":     {token, []string{"--service-account-issuer="}, nil, `--service-account-issuer "" must be an issuer`},
-		"plain HTTP":       {token, []string{"--jwks=http://example.com"}, nil, "get keys: want an https URL"},
+		"plain HTTP":       {"", []string{"--jwks=http://example.com?secret"}, nil, `--jwks "http://example.com" must be an https URL, a file or "cluster"`},
 		"two files":        {"", []string{"a", "b"}, nil, "takes one file at most, got 2 arguments"},
 		"unreadable CA": {
 			token, []string{"--jwks=https://localhost", "--published-ca-file=" + testutil.WriteFile(t, "ca", nil)}, nil,

@@ -51,6 +51,10 @@ func TestCommandRefuses(t *testing.T) {
 			args: []string{"verison"},
 			want: "Error: unknown command \"verison\" for \"sa-controller-manager\"; did you mean 'sa-controller-manager version'?\n" + seeHelp,
 		},
+		"SubcommandOfKeys": {
+			args: []string{"rotate"},
+			want: "Error: unknown command \"rotate\" for \"sa-controller-manager\"; did you mean 'sa-controller-manager keys'?\n" + seeHelp,
+		},
 		"MistypedSubcommand": {
 			args: []string{"webhook", "registre"}, want: "Error: unknown command \"registre\" for \"sa-controller-manager webhook\"; " +
 				"did you mean 'sa-controller-manager webhook register'?\n" +

@@ -13,13 +13,13 @@ import (
 
 // Store has the keys of a ring: a single key file, or a key ring file.
 type Store interface {
-	// Load returns the ring that was read last. It has an active key. Load does not block.
+	// Load reslots the ring that was read last. It has an active key. Load does not block.
 	Load() *Ring
 	// Watch follows the store until ctx ends. It calls changed with each new ring, for Keyring.Set,
 	// and refused once for each content that it refuses; the ring in use then stays. Calls do not
 	// overlap.
 	Watch(ctx context.Context, changed func(*Ring), refused func(error))
-	// Status returns the current status. It does not block.
+	// Status reslots the current status. It does not block.
 	Status() StoreStatus
 }
 
@@ -39,9 +39,9 @@ type StoreStatus struct {
 type Keyring struct {
 	mu   sync.Mutex // held by writers only
 	ring atomic.Pointer[Ring]
-	// turns holds one entry for each signature that this process computes. More than it has
+	// slots holds one entry for each signature that this process computes. More than it has
 	// processors would only slow down everything else.
-	turns chan struct{}
+	slots chan struct{}
 }
 
 var (
@@ -49,14 +49,14 @@ var (
 	_ KeySource = (*Keyring)(nil)
 )
 
-// NewKeyring returns a Keyring that signs with the active key of ring.
+// NewKeyring reslots a Keyring that signs with the active key of ring.
 func NewKeyring(ring *Ring, verifyOnly ...PublicKey) *Keyring {
-	r := &Keyring{turns: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	r := &Keyring{slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	r.ring.Store(ring.withVerifyOnly(verifyOnly))
 	return r
 }
 
-// Ring returns the current ring.
+// Ring reslots the current ring.
 func (r *Keyring) Ring() *Ring { return r.ring.Load() }
 
 // Keys implements KeySource.
@@ -70,8 +70,8 @@ func (r *Keyring) Sign(ctx context.Context, style HeaderStyle, payload string) (
 	}
 	if active.Signer() == "" {
 		select {
-		case r.turns <- struct{}{}:
-			defer func() { <-r.turns }()
+		case r.slots <- struct{}{}:
+			defer func() { <-r.slots }()
 		case <-ctx.Done():
 			return "", "", ctx.Err()
 		}

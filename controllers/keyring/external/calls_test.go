@@ -78,7 +78,7 @@ func (b broken) Sign(ctx context.Context, _ signing.HeaderStyle, _ string) (head
 func (b broken) Keys() *signing.KeySet { return signing.NewKeySet() }
 
 // TestRefusals wants the right code, a text without anything of the payload, one audit line for
-// what somebody may not have, and a count.
+// what a client may not have, and a count.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	const secret = "value-of-a-claim"
@@ -201,12 +201,12 @@ func TestNoKeys(t *testing.T) {
 	if keys := answer.All(); len(keys) != 1 {
 		t.Errorf("%d keys, want one", len(keys))
 	} else if _, ours := ring.Keys().Lookup(keys[0].ID); ours {
-		t.Error("a key that somebody can sign with")
+		t.Error("a key that anybody can sign with")
 	}
 }
 
-// TestRate wants more calls than the bound to wait for their turn, a call whose time would be up before
-// its turn to be told so at once, and keys to be had all the while.
+// TestRate: calls above the bound wait for a slot, one whose deadline is earlier than its slot is refused without a
+// wait, and keys are answered all the while.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))

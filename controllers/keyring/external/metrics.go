@@ -25,7 +25,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"method", "outcome"}),
 		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name: "sacm_external_signer_request_duration_seconds",
-			Help: "How long calls to the external signer socket took, with the wait for their turn.",
+			Help: "How long calls to the external signer socket took, with the wait for a slot of the rate limit.",
 			// An ECDSA signature takes 50 us, one of RSA 4096 6 ms; the rest is waiting.
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"method"}),

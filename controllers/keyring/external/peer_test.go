@@ -22,7 +22,7 @@ const nobody = 65534
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root can be somebody else")
+		t.Skip("only root can be another user")
 	}
 	cases := map[string]struct {
 		reason  string

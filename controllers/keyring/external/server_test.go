@@ -39,7 +39,7 @@ func TestListenRefuses(t *testing.T) {
 			"no such file or directory",
 		},
 		"the lock is a link": {
-			"somebody else's file", func(t *testing.T, c *external.Config) {
+			"another program's file", func(t *testing.T, c *external.Config) {
 				testutil.Must(t, os.Symlink("/etc/passwd", c.Path+".lock"))
 			}, "open its lock file",
 		},
@@ -191,7 +191,7 @@ func TestSocketIsRestored(t *testing.T) {
 	}
 	stop()
 	if _, err := os.Lstat(config.Path); err != nil {
-		t.Errorf("somebody else's file was removed: %v", err)
+		t.Errorf("another program's file was removed: %v", err)
 	}
 }
 

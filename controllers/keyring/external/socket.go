@@ -144,7 +144,7 @@ func (s *socket) intact() error {
 	return nil
 }
 
-// close removes the socket, unless somebody has put another one there, and gives up the lock.
+// close removes the socket, unless another process has put its own there, and gives up the lock.
 func (s *socket) close() error {
 	var err error
 	if s.intact() == nil {

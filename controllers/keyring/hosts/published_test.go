@@ -258,7 +258,7 @@ func TestStand(t *testing.T) {
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	for changed, want := range map[time.Duration]int{
-		-settled - time.Second: 1, -time.Hour: 0, 2 * time.Hour: 0 /* clocks an hour off, both ways */, settled + time.Second: 1,
+		-ring.Settled - time.Second: 1, -time.Hour: 0, 2 * time.Hour: 0 /* clocks an hour off, both ways */, ring.Settled + time.Second: 1,
 	} {
 		newest := entryOf("cp-1", "main", 5, b().As(signing.Active), a().As(signing.Next))
 		newest.Changed = epoch.Add(changed)
@@ -341,7 +341,7 @@ func TestForks(t *testing.T) {
 			Keys: map[string]signing.Role{forged: signing.Active}})
 	}
 	if forks := Stand(own, p).Forks(); !strings.HasSuffix(forks, "x3: x3, and 96 more") {
-		t.Errorf("beside a hundred that somebody has written: %s", forks)
+		t.Errorf("beside a hundred that another client has written: %s", forks)
 	}
 }
 

@@ -275,14 +275,11 @@ func (s *Standing) Note() string {
 		"newer one", s.file.State.Generation, s.file.State.Version())
 }
 
-// settled is how long a host may lack the next key before that is a finding.
-const settled = 24 * time.Hour
-
 // Findings returns the facts that the user has to act on. A copy of a ring with a new next key has a day to arrive, and
 // the process of this host reads its file by itself.
 func (s *Standing) Findings(now time.Time) []check.Finding {
 	var findings []check.Finding
-	lately := now.Sub(s.newest.Changed).Abs() <= settled // the clock of the host that changed it may be ahead
+	lately := now.Sub(s.newest.Changed).Abs() <= ring.Settled // the clock of the host that changed it may be ahead
 	for _, fact := range s.Facts {
 		code := fact.Code
 		arrives := lately || fact.Host == s.file.Host
@@ -340,7 +337,7 @@ func (s *Standing) Follows() bool {
 // that is ahead, and says no such thing.
 func (s *Standing) ByRevocation(now time.Time) (signs, long bool) {
 	since, followed := s.newest.ByRevocation, s.Active() == s.newest.key(signing.Active)
-	return !followed || !since.IsZero(), followed && !since.IsZero() && now.Sub(since) > settled
+	return !followed || !since.IsZero(), followed && !since.IsZero() && now.Sub(since) > ring.Settled
 }
 
 // Fallen returns the fact that the file is not the ring that this host has used, nor a newer one.

@@ -72,8 +72,8 @@ func (o *Operator) SignsRevoked(ctx context.Context) error {
 	return err
 }
 
-// HeldFindings are about the token Secrets of revoked keys, which uses counts by key ID: only we fill them again by ourselves.
-func HeldFindings(uses map[string]int, revoked ring.Revocations) (findings []check.Finding) {
+// heldFindings are about the token Secrets of revoked keys, which uses counts by key ID: only we fill them again by ourselves.
+func heldFindings(uses map[string]int, revoked ring.Revocations) (findings []check.Finding) {
 	for _, gone := range revoked {
 		if count := uses[gone.ID]; count > 0 {
 			findings = append(findings, check.Key(check.RevokedHeld, check.KeyArgs{Key: gone.ID, Why: strconv.Itoa(count)}).Finding)

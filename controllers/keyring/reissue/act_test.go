@@ -213,7 +213,7 @@ func TestWaitsForItsSlot(t *testing.T) {
 	w.limiter.ReserveN(w.Clock.Now(), perSecond)
 	w.reissues(t, "others come first")
 	w.Clock.Step(time.Second)
-	w.reissues(t, "its turn has come", "get secrets a", "get serviceaccounts app",
+	w.reissues(t, "it is next", "get secrets a", "get serviceaccounts app",
 		"create secrets app-token-new01 for app/uid-app replaces a/uid-a labels sa-controller-manager/auto-created data")
 }
 

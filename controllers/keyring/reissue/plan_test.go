@@ -124,7 +124,7 @@ func TestPlan(t *testing.T) {
 			holds: progress{"b": {State: Due}},
 		},
 		"SuccessorWasFilledElsewhere": {
-			reason: "somebody else fills Secrets with the old key, and would fill the next one", refs: "b a", secrets: list{a(old), b(old, byKCM)},
+			reason: "another controller fills Secrets with the old key, and would fill the next one", refs: "b a", secrets: list{a(old), b(old, byKCM)},
 			want: steps{"warn b"}, holds: progress{"a": {State: Replaced}, "b": blocked(FilledElsewhere)},
 		},
 		"SuccessorWasFilledElsewhereAndIsNotReferenced": {
@@ -181,9 +181,9 @@ func TestPlan(t *testing.T) {
 			reason: "it was deleted before anybody was led to the new one, which is nobody's then", secrets: list{b(fresh)},
 			want: steps{"discard b"},
 		},
-		"PredecessorGoneLongAgo":  {reason: "somebody has taken the reference away, for a reason", secrets: list{b(fresh, ago(2*time.Hour))}},
+		"PredecessorGoneLongAgo":  {reason: "a user has taken the reference away, for a reason", secrets: list{b(fresh, ago(2*time.Hour))}},
 		"PredecessorGoneAuto":     {reason: "the token controller sees to it", auto: true, secrets: list{b(fresh)}},
-		"PredecessorGoneUserMade": {reason: "somebody has written the annotation by hand", secrets: list{b(fresh, userMade)}},
+		"PredecessorGoneUserMade": {reason: "a user has written the annotation by hand", secrets: list{b(fresh, userMade)}},
 		"PredecessorMarkedInvalid": {
 			refs: "a", secrets: list{a(old, invalid), b(fresh)}, want: steps{"discard b"}, holds: progress{"a": blocked(Invalid)},
 		},

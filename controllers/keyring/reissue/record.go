@@ -34,7 +34,7 @@ func (c *Controller) warnBlocked(candidate Candidate) {
 	if candidate.Reason == FilledElsewhere {
 		c.Recorder.Warn(about, reasonElsewhere,
 			"the Secret was made to replace one whose key is retired, and was filled with that same key: "+
-				"another token controller is at work, turn it off and delete this Secret")
+				"another token controller is at work, disable it and delete this Secret")
 		return
 	}
 	c.Recorder.Warn(about, reasonUnknownMode, fmt.Sprintf(

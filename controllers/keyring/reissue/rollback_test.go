@@ -30,7 +30,7 @@ type model struct {
 	serial  int
 }
 
-// TestRollbackAnywhere enumerates all orders of what this process does, what the token controller
+// TestRollbackAnywhere enumerates every order of what this process does, what the token controller
 // does and what a person does to the ring. Nobody is led to a token whose key is not the active
 // one, and when all is quiet the account has a token of the active key and no Secret is left over.
 func TestRollbackAnywhere(t *testing.T) {
@@ -54,9 +54,9 @@ func TestRollbackAnywhere(t *testing.T) {
 				order = append(order, "fill")
 				m.fill(t)
 			case 2:
-				order = append(order, "turn")
+				order = append(order, "swap")
 				turns++
-				m.turn(t)
+				m.swap(t)
 			}
 		}
 		for range 10 {
@@ -89,8 +89,8 @@ func (m *model) act(t *testing.T, order []string) {
 	}
 }
 
-// turn makes the retired key the active one, and the other way round.
-func (m *model) turn(t *testing.T) {
+// swap makes the retired key the active one, and the other way round.
+func (m *model) swap(t *testing.T) {
 	t.Helper()
 	retired := m.pem
 	m.pem = oldPEM()

@@ -85,7 +85,7 @@ func TestCompare(t *testing.T) {
 			want:      []Line{line(active, Differs, another), same(retired)},
 		},
 		"leaked": {
-			reason: "somebody exported the wrong half", published: []signing.PublicKey{inJWKS(active), inJWKS(active, leaked), inJWKS(retired)},
+			reason: "the user exported the wrong half", published: []signing.PublicKey{inJWKS(active), inJWKS(active, leaked), inJWKS(retired)},
 			want: []Line{line(active, Leaked, leak), same(retired)},
 		},
 	}

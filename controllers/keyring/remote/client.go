@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	// timeout bounds each call, with the wait for its turn.
+	// timeout bounds each call, with the wait while maxPending others are under way.
 	timeout = 2 * time.Second
 
 	// maxPending is how many signatures are asked of one signer at a time.

@@ -30,17 +30,17 @@ import (
 
 const foreignID = "projects/p/keys/sa:1"
 
-// scene is a foreign signer and a client of it.
-type scene struct {
+// foreignSigner is the signer of another program, with a client of it.
+type foreignSigner struct {
 	*signertest.Foreign
 
 	path   string
 	client *remote.Client
 }
 
-func newScene(t *testing.T) *scene {
+func newForeignSigner(t *testing.T) *foreignSigner {
 	t.Helper()
-	s := &scene{path: filepath.Join(t.TempDir(), "hsm.sock")}
+	s := &foreignSigner{path: filepath.Join(t.TempDir(), "hsm.sock")}
 	s.Foreign = signertest.ServeForeign(t, s.path, foreignID, testkeys.P256())
 	s.client = remote.NewClient(func() remote.Sockets { return remote.Sockets{"hsm": s.path} }, nil)
 	t.Cleanup(s.client.Close)
@@ -48,7 +48,7 @@ func newScene(t *testing.T) *scene {
 }
 
 // pinned returns the key as a ring has it.
-func (s *scene) pinned(t *testing.T) *signing.PrivateKey {
+func (s *foreignSigner) pinned(t *testing.T) *signing.PrivateKey {
 	t.Helper()
 	pinned, err := s.client.Pin(t.Context(), "hsm")
 	if err != nil {
@@ -64,7 +64,7 @@ func (k fixedKeys) Keys() *signing.KeySet { return k.KeySet }
 func TestRemoteKeyConforms(t *testing.T) {
 	t.Parallel()
 	signertest.Run(t, func(t *testing.T) signertest.Subject {
-		key := newScene(t).pinned(t)
+		key := newForeignSigner(t).pinned(t)
 		return signertest.Subject{
 			Signer: key, Keys: fixedKeys{signing.NewKeySet(key.Public())}, Remote: true,
 			Styles: []signing.HeaderStyle{signing.JWTHeader, signing.LegacyHeader},
@@ -127,7 +127,7 @@ func TestBadSigners(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newForeignSigner(t)
 			key := s.pinned(t)
 			s.Set(tc.does)
 			payload := signertest.Payload(0)
@@ -161,7 +161,7 @@ func TestProbeIsRefused(t *testing.T) {
 	} {
 		t.Run(code.String(), func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newForeignSigner(t)
 			key := s.pinned(t)
 			s.Set(func(b *signertest.Behaviour) { b.Fails = code })
 			_, _, _ = key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0))
@@ -206,7 +206,7 @@ func TestProbeIsRefused(t *testing.T) {
 // when it ends.
 func TestLies(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newForeignSigner(t)
 	key := s.pinned(t)
 	lies := func(ctx context.Context) {
 		for i := range 50 {
@@ -261,7 +261,7 @@ func TestLies(t *testing.T) {
 // TestLastLine: however often a signer comes and goes, the last line of the log is about how it is.
 func TestLastLine(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newForeignSigner(t)
 	key := s.pinned(t)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx, stop := context.WithTimeout(klog.NewContext(t.Context(), logger), time.Minute)
@@ -308,7 +308,7 @@ func asDER(signature string) string {
 // TestNoPileUp: while a signer hangs, only one caller waits for it, and all get their answer in time.
 func TestNoPileUp(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newForeignSigner(t)
 	key := s.pinned(t)
 	s.Set(func(b *signertest.Behaviour) { b.Hang = true })
 	begun := time.Now()
@@ -336,7 +336,7 @@ func TestNoPileUp(t *testing.T) {
 // TestGoneAndBack: a signer that has gone is found again without anything being restarted.
 func TestGoneAndBack(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newForeignSigner(t)
 	key := s.pinned(t)
 	s.Stop()
 	_, _, err := key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0))
@@ -359,7 +359,7 @@ func TestGoneAndBack(t *testing.T) {
 // TestUnpinnedKey reports a key that a signer lists and the ring does not have, and not each one that it lists next.
 func TestUnpinnedKey(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newForeignSigner(t)
 	key := s.pinned(t)
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
@@ -384,8 +384,8 @@ func TestUnpinnedKey(t *testing.T) {
 
 func TestPinRefuses(t *testing.T) {
 	t.Parallel()
-	listed := func(ids ...string) func(*testing.T, *scene) {
-		return func(t *testing.T, s *scene) {
+	listed := func(ids ...string) func(*testing.T, *foreignSigner) {
+		return func(t *testing.T, s *foreignSigner) {
 			s.Set(func(b *signertest.Behaviour) {
 				b.Listed = nil
 				for _, id := range ids {
@@ -395,23 +395,25 @@ func TestPinRefuses(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		given func(*testing.T, *scene)
+		given func(*testing.T, *foreignSigner)
 		want  string
 	}{
 		"no key":      {listed(), "it lists 0 keys"},
 		"two keys":    {listed("a", "b"), "it lists 2 keys, want the one that it signs with"},
 		"long ID":     {listed(strings.Repeat("a", 1025)), "want 1 to 1024 printable"},
 		"unprintable": {listed("a\x1b[2J"), `key ID "a\x1b[2J": want 1 to 1024 printable`},
-		"excluded": {func(_ *testing.T, s *scene) {
+		"excluded": {func(_ *testing.T, s *foreignSigner) {
 			s.Set(func(b *signertest.Behaviour) { b.Listed[0].ExcludeFromOidcDiscovery = true })
 		}, "excludes its key from OIDC discovery"},
 		"no public key": {
-			func(_ *testing.T, s *scene) { s.Set(func(b *signertest.Behaviour) { b.Listed[0].Key = []byte("key") }) }, "is not a PKIX public key",
+			func(_ *testing.T, s *foreignSigner) {
+				s.Set(func(b *signertest.Behaviour) { b.Listed[0].Key = []byte("key") })
+			}, "is not a PKIX public key",
 		},
-		"gone":         {func(_ *testing.T, s *scene) { s.Stop() }, "no such file"},
-		"open to all":  {func(t *testing.T, s *scene) { chmod(t, s.path, 0o777) }, "every user may have tokens signed"},
-		"unknown name": {func(_ *testing.T, s *scene) { s.path = "" }, "--service-account-key-sockets has no socket for this key"},
-		"another user's": {func(t *testing.T, s *scene) {
+		"gone":         {func(_ *testing.T, s *foreignSigner) { s.Stop() }, "no such file"},
+		"open to all":  {func(t *testing.T, s *foreignSigner) { chmod(t, s.path, 0o777) }, "every user may have tokens signed"},
+		"unknown name": {func(_ *testing.T, s *foreignSigner) { s.path = "" }, "--service-account-key-sockets has no socket for this key"},
+		"another user's": {func(t *testing.T, s *foreignSigner) {
 			if err := os.Chown(s.path, 4711, -1); err != nil {
 				t.Skip("only root can give a socket away")
 			}
@@ -419,7 +421,7 @@ func TestPinRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newForeignSigner(t)
 			tc.given(t, s)
 			if _, err := s.client.Pin(t.Context(), "hsm"); err == nil || !strings.Contains(err.Error(), tc.want) ||
 				!strings.HasPrefix(err.Error(), "kep740:hsm: ") {

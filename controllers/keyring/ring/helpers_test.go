@@ -18,7 +18,7 @@ var (
 	policy = ring.Policy{CacheAge: time.Hour, TokenLifetime: 365 * 24 * time.Hour}
 )
 
-// newKey is the i-th key ever made. RSA and EC keys take turns.
+// newKey is the i-th key ever made. RSA and EC keys alternate.
 func newKey(i int) ring.Key {
 	algorithms := [2]string{"RS256", "ES256"}
 	return ring.Key{Key: signing.PublicKey{ID: fmt.Sprintf("key-%d", i), Algorithm: algorithms[i%2]}.As(signing.Next)}

@@ -52,6 +52,14 @@ func (k Key) Kind() string {
 	return signing.KindOf(k.PublicKey)
 }
 
+// Settled is how long a key may be without what every key gets: a place in each copy of the ring, and in each key set.
+const Settled = 24 * time.Hour
+
+// Arrives reports whether a next key is so new that a kube-apiserver may not have it yet.
+func (k Key) Arrives(now time.Time) bool {
+	return k.Role != signing.Active && k.Role != signing.Retired && now.Sub(k.PublishedAt) <= Settled
+}
+
 // Reason is why a key has left the ring.
 type Reason string
 

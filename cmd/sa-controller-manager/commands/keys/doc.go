@@ -1,13 +1,10 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keys implements the commands that create, show, rotate, roll back, prune, revoke, export
-// and import a key ring file, and that compare its keys with those that are published. Package
-// operator has the steps.
+// Package keys implements the commands of a key ring: it parses flags and prints. Package keyring/operator
+// has the steps, and keyring/relying compares what is published. Other commands take the keys of the flags
+// from here (Read).
 //
-// Other commands take from it which keys there are, with their states (Read), and how those that are
-// published as a JWKS differ (Compare).
-//
-// What must never happen: a private key in any output, except that of an export which asks for it;
-// anything of a published document but key IDs and algorithms in an error or in a table.
+// What must never happen: a private key in any output; anything of a published document but key IDs and
+// algorithms in an error or in a table.
 package keys

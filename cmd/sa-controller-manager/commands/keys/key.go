@@ -89,7 +89,7 @@ func ReadDue(o *options.Keys, now time.Time) ([]signing.Key, error) {
 	state, err := ring.At(o.KeyRing).Read()
 	later := func(key signing.Key) bool {
 		of, is := state.Key(key.ID)
-		return is && arrives(of, now) || state.Revoked.Has(key.PublicKey)
+		return is && of.Arrives(now) || state.Revoked.Has(key.PublicKey)
 	}
 	return slices.DeleteFunc(keys, later), err
 }

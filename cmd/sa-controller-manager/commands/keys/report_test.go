@@ -153,7 +153,7 @@ func TestReport(t *testing.T) {
 	if r := report(); len(r.Findings) > 0 || *r.Keys[0].Secrets != 2 || r.Keys[0].Accepted != "yes" || r.Keys[1].Accepted != "no" {
 		t.Errorf("a new ring: %+v", r)
 	}
-	w.clock.Step(settled + time.Second)
+	w.clock.Step(ring.Settled + time.Second)
 	if r := report(); len(r.Findings) != 1 || r.Findings[0].Code != "key-not-accepted" {
 		t.Errorf("a kube-apiserver lacks the next key for a day: %+v", r.Findings)
 	}

@@ -60,8 +60,8 @@ func TestAlertsAreDocumented(t *testing.T) {
 	var names, headings []string
 	for _, alert := range alerts(t) {
 		names = append(names, alert.Alert)
-		if want := "docs/operations.md#" + strings.ToLower(alert.Alert); alert.Annotations["runbook"] != want {
-			t.Errorf("%s: the runbook is %q, want %q", alert.Alert, alert.Annotations["runbook"], want)
+		if want := "docs/operations.md#" + strings.ToLower(alert.Alert); alert.Annotations["runbook_url"] != want {
+			t.Errorf("%s: the runbook is %q, want %q", alert.Alert, alert.Annotations["runbook_url"], want)
 		}
 		for _, annotation := range []string{"summary", "description"} {
 			if alert.Annotations[annotation] == "" {

@@ -19,11 +19,17 @@ import (
 	"sa-controller-manager/internal/printers"
 )
 
-// Print prints the report as a "table", a "wide" one, "json", "yaml" or "html".
+// Print prints the report as a "table", a "wide" one, "json", "yaml", HTML, SARIF or by a JSONPath template.
 func Print(w io.Writer, output string, report *Report, now time.Time) error {
 	switch output {
 	case HTML:
 		return printPage(w, report, now)
+	case SARIF:
+		text, err := printers.JSON(sarif(report))
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		return err
 	case "yaml":
 		return printYAML(w, report)
 	}

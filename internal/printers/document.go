@@ -18,6 +18,8 @@ import (
 	"text/tabwriter"
 	"unicode"
 
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 )
 
@@ -39,16 +41,30 @@ func (h Head) kind() string { return h.Kind }
 // headed is any document that embeds a Head.
 type headed interface{ kind() string }
 
-// Document writes document as "json" or "yaml", and the result of text for any other format. It
-// writes nothing if the document cannot be encoded.
+// JSONPath begins a format that ends with a template, as kubectl's.
+const JSONPath = "jsonpath="
+
+// ParseJSONPath parses such a template, {.tokens[*].name} or without braces .tokens[*].name.
+func ParseJSONPath(template string) (*jsonpath.JSONPath, error) {
+	if !strings.Contains(template, "{") {
+		template = "{." + strings.TrimLeft(template, "$.") + "}"
+	}
+	path := jsonpath.New("output").AllowMissingKeys(true)
+	return path, path.Parse(template)
+}
+
+// Document writes document as "json" or "yaml", what a template finds in it after JSONPath, and the
+// result of text for any other format. It writes nothing if the document cannot be encoded.
 func Document(w io.Writer, output string, document headed, text func() string) error {
 	var encoded []byte
 	var err error
-	switch output {
-	case "json":
-		encoded, err = encodeJSON(document)
-		encoded = append(encoded, '\n')
-	case "yaml":
+	template, isPath := strings.CutPrefix(output, JSONPath)
+	switch {
+	case isPath:
+		encoded, err = find(template, document)
+	case output == "json":
+		encoded, err = JSON(document)
+	case output == "yaml":
 		encoded, err = YAML(document)
 	default:
 		encoded = []byte(text())
@@ -62,11 +78,30 @@ func Document(w io.Writer, output string, document headed, text func() string) e
 	return nil
 }
 
-// encodeJSON encodes untrusted text as json.MarshalIndent does, without a newline at the end. It
-// escapes control characters, so that none controls a terminal.
-func encodeJSON(document any) ([]byte, error) {
+// find evaluates the template. Of what is untrusted only line breaks and tabs are printed as they are.
+func find(template string, document any) ([]byte, error) {
+	path, err := ParseJSONPath(template)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		return nil, err
+	}
+	var fields any
+	if err := utiljson.Unmarshal(text, &fields); err != nil { // integers stay integers
+		return nil, err
+	}
+	var found bytes.Buffer
+	err = path.Execute(&found, fields)
+	return []byte(printable(found.String(), "\n\t")), err
+}
+
+// JSON encodes untrusted text as json.MarshalIndent does, with a newline at the end. It escapes control
+// characters, so that none controls a terminal.
+func JSON(document any) ([]byte, error) {
 	text, err := json.MarshalIndent(document, "", "  ")
-	return escaped(text), err
+	return append(escaped(text), '\n'), err
 }
 
 // YAML encodes untrusted text as YAML, with some 25 KiB of memory for each object of a dozen fields. It converts JSON, which names
@@ -117,10 +152,12 @@ func OrNone(text string) string { return Printable(cmp.Or(text, "<none>")) }
 
 // Printable escapes invisible characters, so that untrusted text neither controls a terminal nor
 // breaks a table.
-func Printable(text string) string {
+func Printable(text string) string { return printable(text, "") }
+
+func printable(text, besides string) string {
 	var b strings.Builder
 	for _, r := range text {
-		if unicode.IsPrint(r) {
+		if unicode.IsPrint(r) || strings.ContainsRune(besides, r) {
 			b.WriteRune(r)
 			continue
 		}

@@ -283,6 +283,11 @@ func TestValues(t *testing.T) {
 				field(all["PrometheusRule x sa-controller-manager"], "metadata", "labels", "release") == "p" &&
 				field(all["Service x sa-controller-manager-metrics"], "metadata", "labels", "release") == nil
 		}},
+		"runbooks": {values: "monitoring: {enabled: true, runbooks: 'https://wiki/sacm'}", is: func(all map[string]object) bool {
+			groups := field(all["PrometheusRule x sa-controller-manager"], "spec", "groups").([]any)
+			alert := field(groups[0], "rules").([]any)[0]
+			return field(alert, "annotations", "runbook_url") == "https://wiki/sacm#sacmdown"
+		}},
 		"resources": {values: "resources: {limits: {memory: 1Gi}}", is: func(all map[string]object) bool {
 			return field(container(all), "resources", "limits", "memory") == "1Gi"
 		}},

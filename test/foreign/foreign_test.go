@@ -109,7 +109,7 @@ func (w *world) shows(ctx context.Context, reason string, unpinned float64) erro
 	// It has findings: there is no next key.
 	printed, _ := w.keys(ctx, "list", "--kubeconfig="+w.cluster.Kubeconfig())
 	found := strings.Contains(printed, "cannot sign with key "+keyID+", which is active: ")
-	if found != (reason != "") || !strings.Contains(printed, reason) || !strings.Contains(printed, "KEY ID") {
+	if found != (reason != "") || !strings.Contains(printed, reason) || !strings.Contains(printed, "KEY-ID") {
 		return fmt.Errorf("keys list prints, with the reason %q:\n%s", reason, printed)
 	}
 	return nil

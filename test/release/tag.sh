@@ -39,9 +39,10 @@ for line in "version: ${version#v}" "appVersion: $version"; do
 	[ ! -e "$chart" ] || tr -d '"' <"$chart" | grep -qxF "$line" || refuse "$chart is of another version: write \"$line\""
 done
 
-krew=cmd/kubectl-sa_tokens/krew.yaml
-! grep -q '^  homepage: .*example\.com' "$krew" || refuse "$krew has a homepage of example.com: write the https address of" \
-	"the repository below which releases/download/$version/ will have the files of make release"
+for file in cmd/kubectl-sa_tokens/krew.yaml $chart; do
+	! grep -qE '^ *(home|homepage|sources): .*example\.com' "$file" || refuse "$file has a homepage of example.com: write the https" \
+		"address of the repository, below which releases/download/$version/ will have the files of make release"
+done
 
 [ -z "$refused" ] || exit 1
 git tag --annotate --message="sa-controller-manager $version" "$version"

@@ -21,7 +21,7 @@ rules=(
 	'./controllers/keyring/ring     ^k8s.io/client-go/'
 	'./controllers/keyring/external ^k8s.io/client-go/'
 	'./controllers/keyring/remote   ^k8s.io/client-go/'
-	'./tokens/...      ^k8s.io/client-go/|^sa-controller-manager/(controllers|admission|cmd)/?'
+	'./tokens/...      ^k8s.io/client-go/(rest|kubernetes|informers|tools)|^sa-controller-manager/(controllers|admission|cmd)/?'
 	'./controllers/... ^sa-controller-manager/(admission|cmd)/?'
 	'./manifests/...   ^sa-controller-manager/(controllers|admission|tokens|signing|cmd)/?'
 	'./admission/...   ^sa-controller-manager/(controllers|tokens|signing|cmd)/?'

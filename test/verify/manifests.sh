@@ -49,6 +49,8 @@ for name in token-secrets options signer; do
 	fresh=$(go -C test run ./cmd/docs "$name")
 	check "manifests/permissions/$name/roles.yaml" "$fresh"
 done
+fresh=$(go -C test run ./cmd/docs chart ../manifests/chart)
+check manifests/chart/README.md "$fresh"
 for name in "${!sources[@]}"; do
 	fresh=$(render "${sources[$name]}")
 	check "manifests/rendered/$name.yaml" "$fresh"

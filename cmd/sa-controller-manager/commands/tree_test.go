@@ -26,32 +26,33 @@ import (
 // TestOutputFlags wants every command to explain, to complete and to take the same formats.
 func TestOutputFlags(t *testing.T) {
 	t.Parallel()
-	const table, text = `Format: "table", "json" or "yaml".`, `Format: "text", "json" or "yaml".`
+	const table, text = `Format: "table", "json", "yaml" or "jsonpath=TEMPLATE".`, `Format: "text", "json", "yaml" or "jsonpath=TEMPLATE".`
 	type output struct {
 		usage   string
 		formats []string
 	}
 	grants := output{
-		`Format: "table", "json" or "yaml"; "grant" prints the roles and bindings that grant what is missing, and nothing else.`,
+		`Format: "table", "json", "yaml" or "jsonpath=TEMPLATE"; "grant" prints the roles and bindings that grant what is missing, and nothing else.`,
 		[]string{"table", "json", "yaml", "grant"},
 	}
 	wants := map[string]output{
 		"version":        {text, []string{"text", "json", "yaml"}},
 		"kubeadm status": {text, []string{"text", "json", "yaml"}},
 		"tokens inspect": {text, []string{"text", "json", "yaml"}},
-		"tokens audit":   {`Format: "table", "wide", "json", "yaml" or "html".`, []string{"table", "wide", "json", "yaml", "html"}},
-		"doctor":         {table, []string{"table", "json", "yaml"}},
-		"keys init":      {table, []string{"table", "json", "yaml"}},
-		"keys list":      {table, []string{"table", "json", "yaml"}},
-		"keys rotate":    {table, []string{"table", "json", "yaml"}},
-		"keys next":      {table, []string{"table", "json", "yaml"}},
-		"keys rollback":  {table, []string{"table", "json", "yaml"}},
-		"keys prune":     {table, []string{"table", "json", "yaml"}},
-		"keys forget":    {table, []string{"table", "json", "yaml"}},
-		"keys revoke":    {table, []string{"table", "json", "yaml"}},
-		"keys import":    {table, []string{"table", "json", "yaml"}},
-		"keys jwks":      {`With --check, the format: "table", "json" or "yaml".`, []string{"table", "json", "yaml"}},
-		"preflight":      grants, "preflight signer": grants,
+		"tokens audit": {`Format: "table", "wide", "json", "yaml", "html", "sarif" or "jsonpath=TEMPLATE".`,
+			[]string{"table", "wide", "json", "yaml", "html", "sarif"}},
+		"doctor":        {table, []string{"table", "json", "yaml"}},
+		"keys init":     {table, []string{"table", "json", "yaml"}},
+		"keys list":     {table, []string{"table", "json", "yaml"}},
+		"keys rotate":   {table, []string{"table", "json", "yaml"}},
+		"keys next":     {table, []string{"table", "json", "yaml"}},
+		"keys rollback": {table, []string{"table", "json", "yaml"}},
+		"keys prune":    {table, []string{"table", "json", "yaml"}},
+		"keys forget":   {table, []string{"table", "json", "yaml"}},
+		"keys revoke":   {table, []string{"table", "json", "yaml"}},
+		"keys import":   {table, []string{"table", "json", "yaml"}},
+		"keys jwks":     {`With --check, the format: "table", "json", "yaml" or "jsonpath=TEMPLATE".`, []string{"table", "json", "yaml"}},
+		"preflight":     grants, "preflight signer": grants,
 	}
 	for _, cmd := range allCommands(newCommand(nil, io.Discard, io.Discard)) {
 		flag := cmd.Flags().Lookup("output")

@@ -1,8 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command docs prints what is generated from the product's own tables: docs/flags.md, and the roles
-// below manifests/permissions.
+// Command docs prints what is generated from the product's own tables: docs/flags.md, the roles
+// below manifests/permissions, and the page of a chart's values.
 package main
 
 import (
@@ -32,12 +32,14 @@ func main() {
 }
 
 func run(args []string, w io.Writer) error {
-	if len(args) != 1 {
-		return fmt.Errorf("got %d arguments, want one: flags, or a file of roles", len(args))
+	if want := 1; len(args) != want && (len(args) != want+1 || args[0] != "chart") {
+		return fmt.Errorf("got %d arguments, want one: flags, or a file of roles; or chart and its directory", len(args))
 	}
 	var text string
 	var err error
 	switch args[0] {
+	case "chart":
+		text, err = chartPage(args[len(args)-1])
 	case "flags":
 		text = flagsPage(managerFlags())
 	case "roles":
@@ -50,7 +52,7 @@ func run(args []string, w io.Writer) error {
 	case string(permissions.Signer):
 		text, err = signerRoles()
 	default:
-		return fmt.Errorf("%q is none of: flags, roles, token-secrets, options, signer", args[0])
+		return fmt.Errorf("%q is none of: chart, flags, roles, token-secrets, options, signer", args[0])
 	}
 	if err != nil {
 		return err

@@ -22,9 +22,11 @@ func TestFilesAreUpToDate(t *testing.T) {
 		"roles":         "manifests/permissions/roles.yaml",
 		"token-secrets": "manifests/permissions/token-secrets/roles.yaml",
 		"options":       "manifests/permissions/options/roles.yaml",
+
+		"chart ../../../manifests/chart": "manifests/chart/README.md",
 	} {
 		var got strings.Builder
-		testutil.Must(t, run([]string{what}, &got))
+		testutil.Must(t, run(strings.Fields(what), &got))
 		want, err := os.ReadFile("../../../" + path)
 		testutil.Must(t, err)
 		testutil.Check(t, path+"; 'make update' rewrites it", string(want), got.String())

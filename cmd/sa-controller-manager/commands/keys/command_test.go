@@ -195,7 +195,7 @@ func TestKeysListAsks(t *testing.T) {
 	for flag, asks := range map[string]bool{
 		"": false, "--kubeconfig=k": true, "--context=c": true, "--master=https://a": true, "--apiserver=https://a": true,
 	} {
-		args, want := []string{"list"}, step{code: 0, want: "KEY ID"}
+		args, want := []string{"list"}, step{code: 0, want: "KEY-ID"}
 		if flag != "" {
 			args = append(args, flag)
 		}

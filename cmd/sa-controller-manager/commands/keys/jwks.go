@@ -68,7 +68,7 @@ func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
 		"or \"cluster\" for kube-apiserver's.")
 	AddCAFile(cmd, &o.caFile)
 	o.output.AddFlag(cmd, "table", "json", "yaml")
-	cmd.Flags().Lookup("output").Usage = "With --check, the format: \"table\", \"json\" or \"yaml\"."
+	cmd.Flags().Lookup("output").Usage = "With --check, the format: \"table\", \"json\", \"yaml\" or \"jsonpath=TEMPLATE\"."
 	return cmd
 }
 

@@ -55,7 +55,7 @@ func (r *Report) Print(w io.Writer, output string) error {
 func (r *Report) table() string {
 	var b strings.Builder
 	table := printers.Table(&b)
-	fmt.Fprintln(table, "KEY ID\tALGORITHM\tROLE\tWHERE\tSINCE\tACCEPTED\tSECRETS")
+	fmt.Fprintln(table, "KEY-ID\tALGORITHM\tROLE\tWHERE\tSINCE\tACCEPTED\tSECRETS")
 	for _, key := range r.Keys {
 		secrets := "-"
 		if key.Secrets != nil {

@@ -49,11 +49,10 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 		"Wait for caches, for a host that does not have the next key yet, and for kube-apiserver.")
 	cmd.Flags().BoolVar(&rotate.Force, "force", rotate.Force,
 		"Do not wait for caches: what verifies with an older copy of the key set refuses new tokens. Every other refusal stays.")
-	cmd.Flags().DurationVar(&rotate.OlderThan, "if-older-than", rotate.OlderThan, "Do nothing while the active key signs for less than this.")
+	cli.AddDays(cmd.Flags(), &rotate.OlderThan, "if-older-than", "Do nothing while the active key signs for less than this, such as 90d.")
 	check := func(p *options.Problems) {
 		rotate.Next, rotate.Without, rotate.Wait = o.successor(), o.without, rotate.Wait && !o.connection.DryRun
 		p.NotNegative("cache-age", o.policy.CacheAge)
-		p.NotNegative("if-older-than", rotate.OlderThan)
 		*p = append(*p, published.Validate()...)
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {

@@ -71,7 +71,7 @@ func newCommand(client cli.ClientFunc, o *options.Options) *cobra.Command {
 	sets.FlagSet("preflight").AddFlag(cmd.Flags().Lookup("output"))
 	sets.Order = append([]string{"preflight"}, slices.DeleteFunc(sets.Order, func(name string) bool { return name == "preflight" })...)
 	cli.SetHelp(cmd, sets)
-	cmd.Flags().Lookup("output").Usage = "Format: \"table\", \"json\" or \"yaml\"; " +
+	cmd.Flags().Lookup("output").Usage = "Format: \"table\", \"json\", \"yaml\" or \"jsonpath=TEMPLATE\"; " +
 		"\"grant\" prints the roles and bindings that grant what is missing, and nothing else."
 	cli.AddChoiceCompletions(cmd)
 	return cmd

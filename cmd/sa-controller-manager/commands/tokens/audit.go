@@ -52,11 +52,14 @@ const auditExamples = `  # The most dangerous tokens first, with reasons.
   # In CI: fail if a token that never expires gives access to everything.
   sa-controller-manager tokens audit --kubeconfig=admin.conf --fail-on=cluster-admin,secrets-reader
 
+  # In CI: the findings for a service that shows the results of scanners.
+  sa-controller-manager tokens audit --kubeconfig=admin.conf -o sarif >tokens.sarif
+
   # Tokens of a rotated key, for a program. A prefix of the key ID is enough.
   sa-controller-manager tokens audit --kubeconfig=admin.conf --key-id=32BLaqOW -o json
 
   # Candidates for deletion in one namespace: half a year without use, and in no Pod.
-  sa-controller-manager tokens audit --kubeconfig=admin.conf -n shop --unused-for=4380h --finding=unmounted`
+  sa-controller-manager tokens audit --kubeconfig=admin.conf -n shop --unused-for=180d --finding=unmounted`
 
 // defaultUnused is the period of the legacy token cleaner.
 const defaultUnused = 365 * 24 * time.Hour
@@ -66,6 +69,7 @@ type auditOptions struct {
 	connection options.Connection
 	keys       options.Keys
 	filter     audit.Filter
+	all        bool
 	failOn     []string
 	sortBy     string
 	reach      bool
@@ -95,6 +99,7 @@ func NewAuditCommand(client cli.ClientFunc) *cobra.Command {
 	} {
 		cli.AddCompletion(cmd, name, choices...)
 	}
+	cli.AddNamespaceCompletion(cmd, client, &o.connection)
 	return cmd
 }
 
@@ -112,9 +117,10 @@ func (o *auditOptions) addFlags(cmd *cobra.Command) {
 	cli.AddConnectionFlags(cmd, &o.connection)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.filter.Namespace, "namespace", "n", "", "List only this `namespace`, which must exist.")
+	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "List all namespaces, which is the default.")
 	flags.StringVarP(&o.filter.Selector, "selector", "l", "", "List only Secrets with these `labels`, as in kubectl.")
-	flags.DurationVar(&o.filter.OlderThan, "older-than", 0, "Show only Secrets that are at least this old.")
-	flags.DurationVar(&o.filter.UnusedFor, "unused-for", 0,
+	cli.AddDays(flags, &o.filter.OlderThan, "older-than", "Show only Secrets that are at least this old, such as 90d.")
+	cli.AddDays(flags, &o.filter.UnusedFor, "unused-for",
 		"Show only tokens that were not used for this long. It also defines the finding unused.")
 	flags.StringVar(&o.filter.KeyID, "key-id", "", "Show only tokens of keys whose `ID` has this prefix.")
 	flags.StringSliceVar(&o.filter.States, "state", nil,
@@ -124,7 +130,7 @@ func (o *auditOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.sortBy, "sort-by", o.sortBy,
 		"Sort order: \""+strings.Join(audit.SortKeys(), "\", \"")+"\". The default of -o html is findings.")
 	flags.BoolVar(&o.reach, "reach", o.reach, "Ask kube-apiserver how far each account reaches.")
-	o.output.AddFlag(cmd, "table", "wide", "json", "yaml", audit.HTML)
+	o.output.AddFlag(cmd, "table", "wide", "json", "yaml", audit.HTML, audit.SARIF)
 	flags.StringVar(&o.outputFile, "output-file", "", "Write the page of -o html to this `file`, which only its owner may read, "+
 		"and not to standard output.")
 }

@@ -28,6 +28,9 @@ func (o *auditOptions) validate() []error {
 	if o.outputFile != "" && o.output.Format != audit.HTML {
 		p.Add("output-file", o.outputFile, "needs -o "+audit.HTML)
 	}
+	if o.all && o.filter.Namespace != "" {
+		p.Add("namespace", o.filter.Namespace, "must be left out with --all-namespaces")
+	}
 	p.OneOf("sort-by", o.sortBy, audit.SortKeys()...)
 	p.EachOf("state", o.filter.States, audit.States()...)
 	p.EachOf("finding", o.filter.Findings, audit.Names()...)
@@ -40,8 +43,6 @@ func (o *auditOptions) validate() []error {
 	if _, err := labels.Parse(o.filter.Selector); err != nil {
 		p.Add("selector", o.filter.Selector, "must be a label selector, such as app=shop")
 	}
-	p.NotNegative("older-than", o.filter.OlderThan)
-	p.NotNegative("unused-for", o.filter.UnusedFor)
 	return append(p, o.keys.Validate()...)
 }
 

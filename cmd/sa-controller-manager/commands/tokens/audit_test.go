@@ -5,6 +5,7 @@ package tokens
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,6 +92,8 @@ func TestAudit(t *testing.T) {
 			untracked + "Token Secrets: 2; findings: bad-token 1, unmounted 1.\n",
 		},
 		"nothing":     {[]string{"-n=empty", "--fail-on=any"}, 0, nil, untracked + "Token Secrets: 0.\n"},
+		"all, said":   {[]string{"-A", "-o=jsonpath={.tokens[*].name}", "--older-than=0d"}, 0, []string{"robot-token zeus-token"}, untracked + found},
+		"too young":   {[]string{"--older-than=90d"}, 0, nil, untracked + "Token Secrets: 2, 0 shown.\n"},
 		"typo":        {[]string{"-n=typo"}, 1, nil, untracked + "Error: namespace \"typo\": namespaces \"typo\" not found\n"},
 		"wrong label": {[]string{"-l=app=typo"}, 0, nil, untracked + "Token Secrets: 0.\n"},
 		"gate with a wrong label": {
@@ -136,7 +139,7 @@ func TestAudit(t *testing.T) {
 func TestAuditCommandLine(t *testing.T) {
 	t.Parallel()
 	clitest.Refuses(t, func() *cobra.Command { return NewAuditCommand(cli.Connect) }, clitest.Refusals{
-		"output":      {[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\", \"html\"\n"},
+		"output":      {[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\", \"html\", \"sarif\"\n"},
 		"output file": {[]string{"--output-file=x"}, "Error: --output-file \"x\" needs -o html\n"},
 		"order":       {[]string{"--sort-by=size"}, "Error: --sort-by \"size\" must be one of \"namespace\", "},
 		"state":       {[]string{"--state=active,odd"}, "Error: --state \"odd\" must be one of \"next\", "},
@@ -148,10 +151,12 @@ func TestAuditCommandLine(t *testing.T) {
 			[]string{"--fail-on=retired-key"},
 			"Error: --fail-on \"retired-key\" needs --service-account-key-ring or --service-account-private-key-file\n",
 		},
-		"selector": {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
-		"age":      {[]string{"--older-than=-1s"}, "Error: --older-than -1s must not be negative\n"},
-		"key":      {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
-		"nobody":   {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
+		"all of one": {[]string{"-A", "-n=shop"}, "Error: --namespace \"shop\" must be left out with --all-namespaces\n"},
+		"template":   {[]string{"-o=jsonpath={.tokens"}, "Error: --output \"jsonpath={.tokens\" must be a JSONPath template: unclosed action\n"},
+		"selector":   {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
+		"age":        {[]string{"--older-than=-1s"}, "Error: invalid argument \"-1s\" for \"--older-than\" flag: not a valid duration string: \"-1s\"\n"},
+		"key":        {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
+		"nobody":     {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
 	})
 	if got := clitest.Run(t, NewAuditCommand(cli.Connect), clitest.LegacyToken(t)); got.Code != 1 || strings.Contains(got.Stderr, "eyJ") {
 		t.Errorf("a token as an argument: %+v", got)
@@ -177,4 +182,15 @@ func TestOutputFile(t *testing.T) {
 		bytes.Contains(page, []byte("eyJ")) {
 		t.Errorf("mode %v, want 0600 and a page without tokens:\n%s", info.Mode(), page)
 	}
+}
+
+// TestNamespacesComplete: the shell gets them from kube-apiserver.
+func TestNamespacesComplete(t *testing.T) {
+	t.Parallel()
+	var stdout bytes.Buffer
+	root := &cobra.Command{Use: options.ProgramName}
+	cli.SetUpRoot(root, &stdout, io.Discard)
+	root.AddCommand(NewAuditCommand(auditCluster(t)))
+	cli.Execute(t.Context(), root, []string{"__complete", "audit", "-n", ""}, io.Discard)
+	testutil.Check(t, "completed", "empty\n:4\n", stdout.String())
 }

@@ -24,7 +24,8 @@ endif
 
 # The version comes from the newest tag v*. Without tags, or if git refuses to read the clone, it
 # has the form v0.0.0-* that k8s.io/component-base requires. Only targets that build evaluate it.
-version = $(shell git describe --tags --match 'v[0-9]*' --abbrev=12 --dirty 2>/dev/null || echo "v0.0.0-$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)")
+version = $(shell git describe --tags --match 'v[0-9]*' --abbrev=12 --dirty 2>/dev/null || \
+	echo "v0.0.0-$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)")
 commit = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 tree_state = $(shell test -z "$$(git status --porcelain 2>&1)" && echo clean || echo dirty)
 # The date of the commit and not of the build, so that equal sources give equal
@@ -78,11 +79,14 @@ release: ## Write the release into bin/release/: archives, image, manifests, SPD
 		bin/release-parts archive -dir=$$parts -out=$$name.tar.gz -date='$(date)'; \
 		bin/release-parts sbom -out=$$name.spdx.json -version='$(version)' -date='$(date)' $$parts/$(product); \
 	done
-	@bin/release-parts image -out=bin/parts/image -version='$(version)' -commit='$(commit)' -date='$(date)' bin/parts/{amd64,arm64}/$(product)
+	@bin/release-parts image -out=bin/parts/image -version='$(version)' -commit='$(commit)' -date='$(date)' \
+		bin/parts/{amd64,arm64}/$(product)
 	@bin/release-parts archive -dir=bin/parts/image -out=bin/release/$(product)_$(version)_image.tar -date='$(date)'
-	@git ls-files -z manifests ':!*.go' ':!*/testdata/*' | xargs -0 bin/release-parts archive -out=bin/release/manifests.tar.gz -date='$(date)'
+	@git ls-files -z manifests ':!*.go' ':!*/testdata/*' | \
+		xargs -0 bin/release-parts archive -out=bin/release/manifests.tar.gz -date='$(date)'
 	@$(MAKE) plugin-release
-	@bin/release-parts provenance -dir=bin/release -out=bin/release/provenance.json -version='$(version)' -commit='$(commit)' bin/parts/amd64/$(product)
+	@bin/release-parts provenance -dir=bin/release -out=bin/release/provenance.json \
+		-version='$(version)' -commit='$(commit)' bin/parts/amd64/$(product)
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
 .PHONY: sign
@@ -143,24 +147,24 @@ demo: kube-apiserver build ## Show and verify what the binary does beside a real
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo
 
 .PHONY: demo-rotation
-demo-rotation: kube-apiserver build ## Rotate the keys of a real kube-apiserver under load, back and forth, and count failures: there must be none.
+demo-rotation: kube-apiserver build ## Rotate the keys of a real kube-apiserver under load, back and forth: no request may fail.
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo rotation
 
 .PHONY: demo-signer
-demo-signer: control-plane build ## Rotate those keys beside a stock kube-controller-manager, with nothing taken over: leaks, and the signer killed.
+demo-signer: control-plane build ## Rotate keys beside a stock kube-controller-manager: leaks, and the signer killed.
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo signer
 
 .PHONY: demo-hsm
-demo-hsm: kube-apiserver build build-kms-signer ## Move those keys to SoftHSM, to a transit engine, to a foreign signer and back, likewise; needs Debian packages.
+demo-hsm: kube-apiserver build build-kms-signer ## Move keys to SoftHSM, a transit engine, a foreign signer and back; needs Debian packages.
 	@test/deps.sh backends
 	@go -C test/backends build -buildvcs=false -o ../../bin/transit ./cmd/transit
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) SACM_KMS_SIGNER=$(CURDIR)/bin/sa-kms-signer SACM_TRANSIT=$(CURDIR)/bin/transit bin/demo hsm
 
 .PHONY: demo-federation
-demo-federation: kube-apiserver build ## Publish the keys in a directory that is served by HTTPS, and rotate them while a second kube-apiserver verifies with what is published.
+demo-federation: kube-apiserver build ## Publish keys by HTTPS, and rotate them while a second kube-apiserver verifies with those.
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo federation
 
@@ -201,7 +205,7 @@ test-integration: deps control-plane kubectl build ## Run the integration tests 
 	@SACM_BINARY=$(CURDIR)/bin/$(product) test/integration.sh
 
 .PHONY: test-long
-test-long: control-plane kubectl build build-race ## Run all integration tests with a race-enabled binary, where it need not be static; some take minutes, or need the whole machine.
+test-long: control-plane kubectl build build-race ## Run all integration tests with a race-enabled binary; some need the whole machine.
 	@test/deps.sh release
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m $$(go -C test list ./... | grep -v /kubeadm)
 	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 ./kubeadm
@@ -211,13 +215,14 @@ test-long: control-plane kubectl build build-race ## Run all integration tests w
 SEED ?= 0
 FAULTS ?= short
 .PHONY: faults
-faults: control-plane build build-race ## Try to break what docs/reliability.md promises, for minutes or, with FAULTS=long, an hour; SEED=n repeats a run, LOGS=directory keeps the logs.
+faults: control-plane build build-race ## Try to break what docs/reliability.md promises; FAULTS=long, SEED=n, LOGS=directory.
 	@go -C test build -buildvcs=false -o ../bin/faults ./cmd/faults
-	@bin/faults -race-binary=bin/race/$(product) -binary=bin/$(product) -root=. -seed=$(SEED) $(if $(LOGS),-logs=$(LOGS)) $(if $(BUSY),-busy) $(if $(filter long,$(FAULTS)),-for=44m -v)
+	@bin/faults -race-binary=bin/race/$(product) -binary=bin/$(product) -root=. -seed=$(SEED) \
+		$(if $(LOGS),-logs=$(LOGS)) $(if $(BUSY),-busy) $(if $(filter long,$(FAULTS)),-for=44m -v)
 
 # Compiling two more kube-apiservers takes too long for continuous integration.
 .PHONY: test-skew
-test-skew: control-plane build ## Run the demonstration, a rotation and the registration on kube-apiserver v1.35, v1.36 and v1.37, two of which are built first; not in continuous integration.
+test-skew: control-plane build ## Run the demonstration, a rotation and the registration on v1.35, v1.36 and v1.37; not in CI.
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) test/skew.sh $(or $(control_plane),$(KUBEBUILDER_ASSETS))
 
@@ -232,13 +237,13 @@ vuln: ## Search for known vulnerabilities with govulncheck; not in continuous in
 
 # A module of its own: it brings half of Vault, which nothing else needs.
 .PHONY: test-backends
-test-backends: control-plane build ## Test sa-kms-signer, built with the race detector, with keys in SoftHSM and in the real transit engine, and the binary with it; needs Debian packages.
+test-backends: control-plane build ## Test sa-kms-signer with SoftHSM and the real transit engine; needs Debian packages.
 	@test/deps.sh backends
 	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test/backends test -count=1 -vet=off -timeout=15m .
 
 # The browser has 300 MB, which continuous integration must not install.
 .PHONY: test-browser
-test-browser: ## Open the page of "tokens audit -o html" in headless Chromium, a Debian package; SCREENSHOT=docs/token-audit.png takes its picture.
+test-browser: ## Open the page of "tokens audit -o html" in Chromium, a Debian package; SCREENSHOT=file takes its picture.
 	@test/deps.sh browser
 	$(if $(SCREENSHOT),SACM_SCREENSHOT=$(abspath $(SCREENSHOT))) go -C test test -tags=browser -count=1 -timeout=15m ./browser
 
@@ -296,7 +301,7 @@ test-release: test-long e2e-kind ## Run what a release needs and continuous inte
 SPECS ?= specs.txt
 
 .PHONY: conformance
-conformance: control-plane build ## Run upstream's own specs for ServiceAccounts, those of SPECS; on an existing cluster with CONFORMANCE_KUBECONFIG.
+conformance: control-plane build ## Run upstream's specs for ServiceAccounts, or SPECS; CONFORMANCE_KUBECONFIG names a cluster.
 	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test/conformance test -count=1 -timeout=30m . -args \
 		-specs=$(SPECS) -kubeconfig=$(CONFORMANCE_KUBECONFIG)
 
@@ -359,7 +364,7 @@ verify-manifests: kubectl ## Check that manifests are generated, rendered and ty
 ##@ Update
 
 .PHONY: update
-update: update-format update-modules update-flags update-manifests update-lint update-size ## Run every update-* target: fix what a machine can fix.
+update: update-format update-modules update-flags update-manifests update-lint update-size ## Fix what a machine can fix.
 
 .PHONY: update-format
 update-format: ## Format the code with gofmt.
@@ -371,7 +376,8 @@ update-lint: ## Fix what golangci-lint can fix by itself.
 
 .PHONY: update-modules
 update-modules: ## Tidy go.mod and go.sum of all modules but test/alerts and test/backends.
-	for module in . cmd/sa-kms-signer test test/chart test/differential test/simulation test/conformance test/tools test/peers test/peers/v1.35 test/peers/v1.36; do go -C $$module mod tidy; done
+	for module in . cmd/sa-kms-signer test test/{chart,differential,simulation,conformance,tools,peers{,/v1.35,/v1.36}}; do \
+		go -C $$module mod tidy; done
 
 .PHONY: update-flags
 update-flags: ## Write docs/flags.md from the flags.

@@ -54,7 +54,8 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}),
 		tls: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_webhook_tls_handshake_errors_total",
-			Help: "Failed TLS handshakes by reason. With certificate_refused the caller refused the serving certificate, and its call failed.",
+			Help: "Failed TLS handshakes by reason. With certificate_refused the caller refused the serving certificate, and its " +
+				"call failed.",
 		}, []string{"reason"}),
 	}
 	mustRegister(m.requests, m.duration, m.inFlight, m.evicted, m.tls)

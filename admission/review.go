@@ -103,7 +103,8 @@ type envelope struct {
 // even with an error. The objects of the Request are parts of body.
 func decodeReview(body []byte) (*Request, envelope, error) {
 	if hasLongName(body) {
-		return nil, findEnvelope(bytes.NewReader(body)), errTooLarge("the AdmissionReview has a field with a name of more than %d bytes", maxName)
+		return nil, findEnvelope(bytes.NewReader(body)),
+			errTooLarge("the AdmissionReview has a field with a name of more than %d bytes", maxName)
 	}
 	var r review
 	// Of duplicate fields the last one wins.
@@ -129,7 +130,8 @@ func decodeReview(body []byte) (*Request, envelope, error) {
 	q := r.Request
 	if found.uid == "" || max(len(q.Name), len(q.Namespace), len(q.Resource.Group), len(q.Resource.Resource), len(q.Operation)) > maxText {
 		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest,
-			"the request of the AdmissionReview has no uid, or a uid, name, namespace, resource or operation of more than %d bytes", maxText)
+			"the request of the AdmissionReview has no uid, or a uid, name, namespace, resource or operation of more than %d bytes",
+			maxText)
 	}
 	q.Request.Object, q.parts = q.Object.of(body), q.Object.parts
 	return &q.Request, found, nil

@@ -11,7 +11,8 @@ func PodRule(resource string, operation Operation) admissionregistrationv1.RuleW
 	return admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationType(operation)},
 		Rule: admissionregistrationv1.Rule{
-			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}, Scope: new(admissionregistrationv1.AllScopes),
+			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource},
+			Scope: new(admissionregistrationv1.AllScopes),
 		},
 	}
 }

@@ -94,7 +94,8 @@ func handshakeReason(err error) string {
 // their type; it has the text of tls.AlertError.
 func refusesCertificate(err error) bool {
 	said, ok := errors.AsType[*net.OpError](err)
-	return ok && said.Op == "remote error" && slices.ContainsFunc([]tls.AlertError{42, 43, 44, 45, 46, 48}, func(alert tls.AlertError) bool {
-		return said.Err.Error() == alert.Error()
-	})
+	return ok && said.Op == "remote error" &&
+		slices.ContainsFunc([]tls.AlertError{42, 43, 44, 45, 46, 48}, func(alert tls.AlertError) bool {
+			return said.Err.Error() == alert.Error()
+		})
 }

@@ -179,16 +179,20 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 			pod.Spec.InitContainers[i].Args = append(pod.Spec.InitContainers[i].Args, "--cert-dir="+o.CertDir)
 		}
 	}
-	if o.CreateSecrets {
-		pod.Spec.InitContainers[0].Args = append(pod.Spec.InitContainers[0].Args, "--create-secrets")
-	}
 	for _, file := range o.Files {
 		mountDirectory(pod, path.Dir(file), corev1.HostPathDirectory)
 	}
 	for _, socket := range o.Sockets {
 		mountDirectory(pod, path.Dir(socket), corev1.HostPathDirectoryOrCreate)
 	}
-	main := &pod.Spec.Containers[0]
+	o.applyCommand(&pod.Spec.Containers[0], &pod.Spec.InitContainers[0])
+}
+
+// applyCommand sets the flags of our process, and of the container that gives it its identity.
+func (o StaticPodOptions) applyCommand(main, identity *corev1.Container) {
+	if o.CreateSecrets {
+		identity.Args = append(identity.Args, "--create-secrets")
+	}
 	if o.TokenSecrets != "" {
 		o.Carried = append(o.Carried, tokenSecretsFlag+o.TokenSecrets)
 	}
@@ -197,7 +201,7 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 		ofManager := regexp.MustCompile(`^--(token-secrets|service-account-private-key-file|root-ca-file|webhook-[a-z]+)=`)
 		main.Args = append([]string{SignerCommand}, slices.DeleteFunc(main.Args, ofManager.MatchString)...)
 		main.Ports = slices.DeleteFunc(main.Ports, func(port corev1.ContainerPort) bool { return port.Name == "webhook" })
-		pod.Spec.InitContainers[0].Args = append(pod.Spec.InitContainers[0].Args, "--only-signer")
+		identity.Args = append(identity.Args, "--only-signer")
 	}
 	for _, arg := range o.Carried {
 		name, _, _ := strings.Cut(arg, "=")
@@ -232,7 +236,8 @@ func mountDirectory(pod *corev1.Pod, directory string, kind corev1.HostPathType)
 	}})
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			containers[i].VolumeMounts = append(containers[i].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true})
+			containers[i].VolumeMounts = append(containers[i].VolumeMounts,
+				corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true})
 		}
 	}
 }

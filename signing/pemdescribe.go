@@ -24,7 +24,8 @@ func describeFile(data []byte, block *pem.Block) string {
 	switch {
 	case slices.ContainsFunc(byteOrderMarks, func(mark string) bool { return bytes.HasPrefix(data, []byte(mark)) }):
 		return "a byte order mark at the beginning of the file, which hides what follows: save the file as plain ASCII"
-	case bytes.HasPrefix(data, []byte("ssh-")), bytes.HasPrefix(data, []byte("ecdsa-sha2-")), bytes.Contains(data, []byte("---- BEGIN SSH2")):
+	case bytes.HasPrefix(data, []byte("ssh-")), bytes.HasPrefix(data, []byte("ecdsa-sha2-")),
+		bytes.Contains(data, []byte("---- BEGIN SSH2")):
 		return "a public key in OpenSSH form, which ssh-keygen -e -m PKCS8 -f FILE converts"
 	case block != nil:
 		return describeBlock(block)

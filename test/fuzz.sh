@@ -28,7 +28,9 @@ targets() {
 	local paths=('*_test.go' ':!test/*')
 	case ${FUZZ:-} in *test/*) paths=('test/*_test.go') ;; esac
 	git ls-files --cached --others --exclude-standard -- "${paths[@]}" |
-		xargs awk 'match($0, /^func Fuzz[A-Za-z0-9_]*/) { path = FILENAME; sub(/\/[^\/]*$/, "", path); print path, substr($0, 6, RLENGTH - 5) }' |
+		xargs awk 'match($0, /^func Fuzz[A-Za-z0-9_]*/) {
+			path = FILENAME; sub(/\/[^\/]*$/, "", path); print path, substr($0, 6, RLENGTH - 5)
+		}' |
 		sort | grep -E "${FUZZ:-.}" || true
 }
 
@@ -55,7 +57,8 @@ while read -r package target built; do
 	if [ "$built" = - ]; then
 		result=FAILED
 		echo "it cannot be built, see above" >"$log"
-	elif ! (cd "$package" && "$built" -test.run='^$' -test.fuzz="^$target\$" -test.fuzztime="$fuzztime" -test.fuzzminimizetime=200x -test.fuzzcachedir="$cache") >"$log" 2>&1; then
+	elif ! (cd "$package" && "$built" -test.run='^$' -test.fuzz="^$target\$" -test.fuzztime="$fuzztime" \
+		-test.fuzzminimizetime=200x -test.fuzzcachedir="$cache") >"$log" 2>&1; then
 		result=FAILED
 		# On a busy machine Go's fuzzer reports the end of its own time, which is no finding.
 		if grep -q '^ *context deadline exceeded$' "$log" && ! grep -qE 'Failing input|panic|hung|terminated|_test\.go:' "$log"; then
@@ -84,7 +87,7 @@ while read -r package target built; do
 	esac
 done < <(targets | build)
 if [ "$rows" -eq 0 ]; then
-	echo "fuzz: NOT RUN: ${FUZZ:+no line \"package target\" matches FUZZ=$FUZZ, or }there is no target; they are looked for with git ls-files" >&2
+	echo "fuzz: NOT RUN: ${FUZZ:+no line \"package target\" matches FUZZ=$FUZZ, or }git ls-files finds no target" >&2
 	exit 1
 fi
 echo "$total executions in $SECONDS s"

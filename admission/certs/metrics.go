@@ -18,7 +18,8 @@ type Metrics struct {
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{notAfter: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "sacm_certificate_expiration_timestamp_seconds",
-		Help: "Expiration of a certificate of the webhook, in seconds since 1970, by name: serving, and serving-ca unless it is from files.",
+		Help: "Expiration of a certificate of the webhook, in seconds since 1970, by name: serving, and serving-ca unless it is " +
+			"from files.",
 	}, []string{"name"})}
 	mustRegister(m.notAfter)
 	return m

@@ -22,7 +22,8 @@ func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decisi
 		return nil
 	}
 	if !m.writes.AllowN(m.config.Clock.Now(), 1) {
-		klog.FromContext(ctx).V(2).Info("Another client edits the serving CA, delaying the repair", "place", m.where(), "reason", decided.reason)
+		klog.FromContext(ctx).V(2).Info("Another client edits the serving CA, delaying the repair", "place", m.where(),
+			"reason", decided.reason)
 		return nil
 	}
 	if m.config.File != "" {

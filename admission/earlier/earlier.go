@@ -73,7 +73,9 @@ func harms(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) string {
 		return ""
 	}
 	var found []string
-	for part, harm := range map[string]string{"spec.serviceAccountName": harmAccount, "imagePullSecrets": harmPulling, "/-\"": harmVolumes} {
+	for part, harm := range map[string]string{
+		"spec.serviceAccountName": harmAccount, "imagePullSecrets": harmPulling, "/-\"": harmVolumes,
+	} {
 		safe := part == "spec.serviceAccountName" && strings.Contains(string(text), "has(object.spec.serviceAccountName)")
 		if strings.Contains(strings.ReplaceAll(string(text), `\`, ""), part) && !safe {
 			found = append(found, harm)

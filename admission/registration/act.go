@@ -97,7 +97,8 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 	}
 	for _, w := range decided.writes {
 		if !r.writes.AllowN(r.config.Clock.Now(), 1) {
-			klog.FromContext(ctx).Info("Another client edits the webhook configuration, delaying the repair", "kind", w.kind.String(), "name", Name)
+			klog.FromContext(ctx).Info("Another client edits the webhook configuration, delaying the repair", "kind", w.kind.String(),
+				"name", Name)
 			return writeInterval, nil
 		}
 		wanted := last[w.kind].object.with(w.entries)

@@ -9,10 +9,12 @@ import (
 )
 
 const (
-	unserved = "Pods that kube-apiserver does not complete itself get no account, no token and no limit on Secrets, unless it has its plugin"
+	unserved = "Pods that kube-apiserver does not complete itself get no account, no token and no limit on Secrets, unless it has " +
+		"its plugin"
 
 	// The ways out, for what is registered in the API and for files.
-	register   = "sa-controller-manager webhook register{flags}; with files, on each host: sa-controller-manager webhook register " + staticDir
+	register = "sa-controller-manager webhook register{flags}; with files, on each host: sa-controller-manager webhook register " +
+		staticDir
 	unregister = "if Pods cannot wait: sa-controller-manager webhook unregister{flags}; with files before that, on that host: " +
 		"sa-controller-manager webhook unregister " + staticDir
 	staticDir = "--static-registration-dir=" + manifests.StaticDirectory

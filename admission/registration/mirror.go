@@ -38,8 +38,8 @@ func notAHarmlessMirror() admissionregistrationv1.MatchCondition {
 		// A volume has its name and one field for its type. Other types, including those of later
 		// versions, may refer to anything.
 		refersToNothing = `has(object.spec) && !has(object.spec.serviceAccountName) && !has(object.spec.serviceAccount) && ` +
-			`!has(object.spec.imagePullSecrets) && ` +
-			`(!has(object.spec.volumes) || object.spec.volumes.all(v, v.all(field, field in ["name", "hostPath", "emptyDir", "downwardAPI"]))) && ` +
+			`!has(object.spec.imagePullSecrets) && (!has(object.spec.volumes) || ` +
+			`object.spec.volumes.all(v, v.all(field, field in ["name", "hostPath", "emptyDir", "downwardAPI"]))) && ` +
 			`(!has(object.spec.initContainers) || object.spec.initContainers` + readsNothing + `) && ` +
 			`(!has(object.spec.containers) || object.spec.containers` + readsNothing + `) && ` +
 			`(!has(object.spec.ephemeralContainers) || object.spec.ephemeralContainers` + readsNothing + `)`

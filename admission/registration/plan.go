@@ -129,8 +129,8 @@ func (o observation) switchedOff(k kind) Status {
 	if o.active() {
 		half = ", while the other configuration still binds (webhook unregister ends that)"
 	}
-	return Status{State: Off, Detail: fmt.Sprintf("annotation %s=%s on the %s %s%s; to switch it on: sa-controller-manager webhook register "+
-		"--kubeconfig=/etc/kubernetes/admin.conf", Annotation, AnnotationOff, k, Name, half)}
+	return Status{State: Off, Detail: fmt.Sprintf("annotation %s=%s on the %s %s%s; to switch it on: sa-controller-manager webhook "+
+		"register --kubeconfig=/etc/kubernetes/admin.conf", Annotation, AnnotationOff, k, Name, half)}
 }
 
 // remember recreates a configuration that was deleted while it was switched off, with the

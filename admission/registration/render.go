@@ -82,7 +82,8 @@ func (s Spec) ownCondition() []admissionregistrationv1.MatchCondition {
 	return []admissionregistrationv1.MatchCondition{{Name: ownConditionName, Expression: fmt.Sprintf(
 		`!(request.resource.group == "" && request.resource.resource == "pods" && request.operation == "CREATE" && `+
 			`has(request.namespace) && request.namespace == %s && object != null && has(object.spec) && `+
-			`has(object.spec.serviceAccountName) && object.spec.serviceAccountName == %s)`, strconv.Quote(s.Namespace), strconv.Quote(s.Account)),
+			`has(object.spec.serviceAccountName) && object.spec.serviceAccountName == %s)`, strconv.Quote(s.Namespace),
+		strconv.Quote(s.Account)),
 	}}
 }
 

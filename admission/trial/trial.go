@@ -35,8 +35,9 @@ var (
 		Cost: registration.FactUnbound.Cost, Remedy: registration.FactUnbound.Remedy,
 	}
 	without = check.Fact{
-		Code: "pod-without-", Message: "a new Pod gets no {what}: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
-		Cost: "Pods cannot use the API",
+		Code:    "pod-without-",
+		Message: "a new Pod gets no {what}: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
+		Cost:    "Pods cannot use the API",
 		Remedy: "if the webhook was unregistered, " + registration.FactOff.Remedy + "; otherwise start sa-controller-manager with " +
 			"--webhook-registration, or kube-apiserver without --disable-admission-plugins=ServiceAccount",
 	}
@@ -95,7 +96,8 @@ func Run(ctx context.Context, client kubernetes.Interface, namespace string, bou
 // Pod creates a probe Pod with dryRun. called reports whether the webhook has answered.
 func Pod(ctx context.Context, client kubernetes.Interface, namespace string) (pod *corev1.Pod, called bool, err error) {
 	id := rand.Text()
-	pod, err = client.CoreV1().Pods(namespace).Create(ctx, registration.ProbePod(id), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	pod, err = client.CoreV1().Pods(namespace).Create(ctx, registration.ProbePod(id),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return pod, err == nil && registration.Answered(pod, id), err
 }
 

@@ -81,7 +81,8 @@ func connect(o *options.Connection, overrides clientcmd.ConfigOverrides) (kubern
 	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides)
 	config, err := kubeconfig.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) { // its words are about another environment variable
-		return nil, errors.New("there is no cluster: no kubeconfig has a current context; give --context or --kubeconfig, or set KUBECONFIG")
+		return nil, errors.New("there is no cluster: no kubeconfig has a current context; give --context or --kubeconfig, or set " +
+			"KUBECONFIG")
 	}
 	if err != nil {
 		return nil, err
@@ -99,7 +100,8 @@ func adapt(cmd *cobra.Command) *cobra.Command {
 		case "kubeconfig":
 			flag.Usage = "Path to the kubeconfig `file` to use."
 		case "master":
-			flag.Name, flag.Shorthand, flag.Usage = "server", "s", "Address and port of kube-apiserver, as a `URL`. Overrides the kubeconfig's."
+			flag.Name, flag.Shorthand, flag.Usage = "server", "s",
+				"Address and port of kube-apiserver, as a `URL`. Overrides the kubeconfig's."
 		}
 		flags.AddFlag(flag)
 	})

@@ -145,7 +145,8 @@ func identify(config *crypto11.Config) (string, error) {
 	}
 	for _, slot := range slots {
 		if info, err := module.GetTokenInfo(slot); err == nil && // as crypto11 has it
-			(config.TokenLabel != "" && info.Label == config.TokenLabel || config.TokenSerial != "" && info.SerialNumber == config.TokenSerial) {
+			(config.TokenLabel != "" && info.Label == config.TokenLabel || config.TokenSerial != "" &&
+				info.SerialNumber == config.TokenSerial) {
 			_, err = module.OpenSession(slot, pkcs11.CKF_SERIAL_SESSION) // one that does not answer to that has not heard of a PIN
 			return strings.Join([]string{info.ManufacturerID, info.Model, info.SerialNumber, info.Label}, "\n"), err
 		}

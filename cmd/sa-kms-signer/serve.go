@@ -44,9 +44,10 @@ const (
 type supervisor struct {
 	keysDir, socketDir, verbosity string
 
-	mu       sync.Mutex
-	follows  map[string]context.CancelFunc // by the name of the key
-	reasons  map[string]error              // why a key does not sign, by its NAME; why its file has no effect, by NAME/; and others, by /...
+	mu      sync.Mutex
+	follows map[string]context.CancelFunc // by the name of the key
+	// reasons are why a key does not sign, by its NAME; why its file has no effect, by NAME/; and others, by /...
+	reasons  map[string]error
 	followed sync.WaitGroup
 }
 

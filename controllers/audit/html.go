@@ -130,7 +130,8 @@ func headline(report *Report) string {
 // ages counts the tokens by their age.
 func ages(rows []Row, now time.Time) []counted {
 	const days = 24 * time.Hour
-	ages := []counted{{"under 30 days", "low", 0}, {"under a year", "low", 0}, {"under 3 years", "medium", 0}, {"3 years and more", "high", 0}}
+	ages := []counted{{"under 30 days", "low", 0}, {"under a year", "low", 0}, {"under 3 years", "medium", 0},
+		{"3 years and more", "high", 0}}
 	limits := []time.Duration{30 * days, 365 * days, 3 * 365 * days}
 	for i := range rows {
 		age := now.Sub(rows[i].Created.Time)

@@ -37,7 +37,8 @@ func (a *Auditor) ReadKeys(ctx context.Context) (unread, err error) {
 // Prepare reads since when kube-apiserver tracks the use of tokens, and refuses a namespace that does not exist, whose
 // list would be empty. note is for the user, about what cannot be found.
 func (a *Auditor) Prepare(ctx context.Context) (note string, err error) {
-	tracking, err := a.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, legacytokencleaner.TrackingConfigMap, metav1.GetOptions{})
+	tracking, err := a.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, legacytokencleaner.TrackingConfigMap,
+		metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
 		note = "Reading the start of token tracking is forbidden: tokens that were never used count from their creation."

@@ -93,7 +93,8 @@ func cells(row *Row, wide bool, now time.Time) []string {
 		if row.ReachBy != "" {
 			why = strings.TrimPrefix(why+"; "+row.ReachBy, "; ")
 		}
-		cells = append(cells, row.InvalidSince, map[bool]string{true: "yes", false: "no"}[row.Referenced], row.users(), string(row.Reach), why)
+		cells = append(cells, row.InvalidSince, map[bool]string{true: "yes", false: "no"}[row.Referenced], row.users(), string(row.Reach),
+			why)
 	}
 	for i, cell := range cells {
 		// Labels, annotations and key IDs are what anybody has written there.

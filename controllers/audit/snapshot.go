@@ -34,13 +34,14 @@ type snapshot struct {
 // there twice.
 func (s *snapshot) read(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	all := client.CoreV1().ServiceAccounts(namespace).List
-	err := paging.Each(ctx, "ServiceAccounts of namespace "+namespace, all, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
-		for i := range page.Items {
-			one := &page.Items[i]
-			s.accounts[one.Name] = &account{uid: one.UID, secrets: tokensecrets.ReferencedBy(one)}
-		}
-		return nil
-	})
+	err := paging.Each(ctx, "ServiceAccounts of namespace "+namespace, all,
+		metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
+			for i := range page.Items {
+				one := &page.Items[i]
+				s.accounts[one.Name] = &account{uid: one.UID, secrets: tokensecrets.ReferencedBy(one)}
+			}
+			return nil
+		})
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,8 @@ func (i *Informers) TokenSecrets() (tokensecrets.Lister, cache.SharedIndexInform
 // handlers receive *RootCA.
 func (i *Informers) RootCAs() (RootCALister, cache.SharedIndexInformer) {
 	informer := i.all.InformerFor(&corev1.ConfigMap{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return coreinformers.NewFilteredConfigMapInformer(client, metav1.NamespaceAll, resync, cache.Indexers{}, reconcile.OnlyNamed(RootCAName))
+		return coreinformers.NewFilteredConfigMapInformer(client, metav1.NamespaceAll, resync, cache.Indexers{},
+			reconcile.OnlyNamed(RootCAName))
 	})
 	i.watch("v1/configmaps (metadata.name="+RootCAName+")", informer, observeRootCA)
 	return RootCALister{informer.GetIndexer()}, informer
@@ -181,7 +182,8 @@ func identityOf(obj any) (any, error) {
 	if account, ok := obj.(*corev1.ServiceAccount); ok {
 		of := &account.ObjectMeta
 		*account = corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-			Namespace: of.Namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion, DeletionTimestamp: of.DeletionTimestamp,
+			Namespace: of.Namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion,
+			DeletionTimestamp: of.DeletionTimestamp,
 		}}
 	}
 	return obj, nil

@@ -73,7 +73,8 @@ func (a *Prober) prove(ctx context.Context, key *signing.PrivateKey) error {
 type wrongIssuerError struct{ given, actual string }
 
 func (e wrongIssuerError) Error() string {
-	return fmt.Sprintf("--service-account-issuer is %q, and kube-apiserver's is %q: it accepts the key with its own only", e.given, e.actual)
+	return fmt.Sprintf("--service-account-issuer is %q, and kube-apiserver's is %q: it accepts the key with its own only", e.given,
+		e.actual)
 }
 
 // Prove returns nil if kube-apiserver accepts a token of account that is signed with key. issuer is
@@ -92,7 +93,8 @@ func Prove(ctx context.Context, client kubernetes.Interface, issuer string, acco
 	if !IsRefusal(err) {
 		return err
 	}
-	if actual, unknown := LookUpIssuer(ctx, client); unknown == nil && actual != issuer && proveAs(ctx, client, actual, account, key) == nil {
+	if actual, unknown := LookUpIssuer(ctx, client); unknown == nil && actual != issuer &&
+		proveAs(ctx, client, actual, account, key) == nil {
 		return wrongIssuerError{given: issuer, actual: actual}
 	}
 	return err

@@ -222,7 +222,8 @@ func (a *Prober) deny(ctx context.Context, key *signing.PrivateKey, err error) t
 	case IsRefusal(err):
 		a.answer.Store(&answer{keyID: id, refused: fmt.Errorf("kube-apiserver refuses tokens of key %s", id)})
 	case apierrors.IsForbidden(err):
-		a.answer.Store(&answer{keyID: id, wait: fmt.Errorf("this process may not ask kube-apiserver whether it accepts key %s: %w", id, err)})
+		a.answer.Store(&answer{keyID: id,
+			wait: fmt.Errorf("this process may not ask kube-apiserver whether it accepts key %s: %w", id, err)})
 	case otherIssuer: // tokens of Secrets have an issuer of their own
 		a.answer.Store(&answer{keyID: id})
 	case a.answer.Load().keyID == id:
@@ -230,7 +231,8 @@ func (a *Prober) deny(ctx context.Context, key *signing.PrivateKey, err error) t
 	case left > 0:
 		return left
 	default:
-		klog.FromContext(ctx).Info("Warning: filling token Secrets although kube-apiserver does not say whether it accepts the key", "keyID", id)
+		klog.FromContext(ctx).Info("Warning: filling token Secrets although kube-apiserver does not say whether it accepts the key",
+			"keyID", id)
 		a.answer.Store(&answer{keyID: id})
 	}
 	return maxBackoff

@@ -17,7 +17,8 @@ import (
 // Secret that has changed since waits for the next run.
 func (c *Controller) mark(ctx context.Context, o observed) (decision, error) {
 	secret, today := o.secret, c.run.horizon.today()
-	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret), "serviceAccount", klog.KRef(secret.Namespace, secret.AccountName),
+	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret), "serviceAccount",
+		klog.KRef(secret.Namespace, secret.AccountName),
 		"lastUsed", lastUse(secret))
 	if c.DryRun {
 		logger.Info("Would mark legacy token invalid (dry run)")

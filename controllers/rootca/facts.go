@@ -46,8 +46,8 @@ var (
 	bundleDiffers = check.Fact{
 		Code: "trust-bundle-differs", Message: "no ClusterTrustBundle of " + ServingSigner + " has the same root CA as {source}",
 		Cost: "Pods that project it do not trust kube-apiserver, or do not start",
-		Remedy: "if kube-controller-manager has written it, run sa-controller-manager kubeadm takeover on each node of the control plane: only " +
-			"one publisher may run; else see /readyz?verbose, and " + seeLeader,
+		Remedy: "if kube-controller-manager has written it, run sa-controller-manager kubeadm takeover on each node of the control " +
+			"plane: only one publisher may run; else see /readyz?verbose, and " + seeLeader,
 	}
 )
 

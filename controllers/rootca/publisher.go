@@ -175,7 +175,8 @@ func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle
 // update overwrites the cached version: a newer one is a conflict, and the watch brings a deletion.
 func (p *Publisher) update(ctx context.Context, found *informers.RootCA, bundle *Bundle) error {
 	configMap := render(found.ObjectMeta, bundle)
-	answer, err := p.Client.CoreV1().ConfigMaps(found.Namespace).Update(ctx, configMap, metav1.UpdateOptions{FieldManager: meta.FieldManager})
+	answer, err := p.Client.CoreV1().ConfigMaps(found.Namespace).Update(ctx, configMap,
+		metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case err == nil:
 		return p.wrote(ctx, answer, bundle, false)

@@ -49,7 +49,8 @@ func (c *BundleController) report(ctx context.Context, decided *decision) {
 func (c *BundleController) warn(err error) {
 	consequence := "until that is fixed a restart may end the overlap of a previous root CA before its time"
 	if c.known == nil {
-		consequence = "until that is fixed new namespaces get the root CA file alone, what is published stays, and no token Secret is filled"
+		consequence = "until that is fixed new namespaces get the root CA file alone, what is published stays, and no token Secret " +
+			"is filled"
 	}
 	switch {
 	case errors.Is(err, errTooLarge):

@@ -59,7 +59,8 @@ func decode(object *corev1.Secret, now time.Time, overlap time.Duration) (s stat
 	}
 	fields, err := stateobject.Read(object.Data)
 	if err != nil {
-		return state{}, "", fmt.Errorf("use secret %s/%s: %w: run the newer version, or empty the Secret to drop the overlapping certificates",
+		return state{}, "", fmt.Errorf("use secret %s/%s: %w: run the newer version, or empty the Secret to drop the overlapping "+
+			"certificates",
 			StateNamespace, StateName, err)
 	}
 	if s.file, err = ParseBundle(fields.Get(keyCurrent)); err != nil {

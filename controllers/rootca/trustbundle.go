@@ -145,8 +145,9 @@ func (p *TrustBundlePublisher) publish(ctx context.Context, name string, bundle 
 			Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: ServingSigner, TrustBundle: string(bundle.pem)},
 		}, metav1.CreateOptions{FieldManager: meta.FieldManager})
 		if err == nil && p.Source.Wrote(trustBundles, object) {
-			problem := "another client keeps deleting the ClusterTrustBundle " + name + ", which is created again less and less often, up to " +
-				"once a minute: if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
+			problem := "another client keeps deleting the ClusterTrustBundle " + name + ", which is created again less and less often, " +
+				"up to once a minute: if that is kube-controller-manager, take the controller away from it with " +
+				"sa-controller-manager kubeadm takeover"
 			p.problem.Store(&problem)
 			p.Recorder.Warn(trustBundleReference(name), "SecondTrustBundlePublisher", problem)
 		}
@@ -174,8 +175,9 @@ func (p *TrustBundlePublisher) find(wanted string) (found *trustBundle, previous
 		case PublishedTrustBundle(one):
 			previous = append(previous, one)
 		default:
-			p.Recorder.Warn(trustBundleReference(one.Name), "ForeignTrustBundle", "neither this program nor kube-controller-manager has published "+
-				DescribeTrustBundle(one)+": it stays, and Pods trust it for kube-apiserver until it is deleted")
+			p.Recorder.Warn(trustBundleReference(one.Name), "ForeignTrustBundle",
+				"neither this program nor kube-controller-manager has published "+
+					DescribeTrustBundle(one)+": it stays, and Pods trust it for kube-apiserver until it is deleted")
 		}
 	}
 	slices.SortFunc(previous, func(a, b *trustBundle) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
@@ -185,7 +187,8 @@ func (p *TrustBundlePublisher) find(wanted string) (found *trustBundle, previous
 func (p *TrustBundlePublisher) delete(ctx context.Context, previous []*trustBundle) error {
 	for _, one := range previous {
 		klog.FromContext(ctx).Info("Deleting a previous ClusterTrustBundle", "clusterTrustBundle", one.Name)
-		err := p.Client.CertificatesV1().ClusterTrustBundles().Delete(ctx, one.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(one)})
+		err := p.Client.CertificatesV1().ClusterTrustBundles().Delete(ctx, one.Name,
+			metav1.DeleteOptions{Preconditions: meta.Preconditions(one)})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}

@@ -144,7 +144,8 @@ func (c *Controller) missing(account *corev1.ServiceAccount) iter.Seq2[string, *
 	return func(yield func(string, *tokensecrets.TokenSecret) bool) {
 		for _, ref := range account.Secrets {
 			held := c.secrets.Get(cache.NewObjectName(account.Namespace, ref.Name))
-			if (held == nil || held.AccountName != account.Name) && len(validation.IsDNS1123Subdomain(ref.Name)) == 0 && !yield(ref.Name, held) {
+			if (held == nil || held.AccountName != account.Name) && len(validation.IsDNS1123Subdomain(ref.Name)) == 0 &&
+				!yield(ref.Name, held) {
 				return
 			}
 		}
@@ -195,12 +196,13 @@ func (c *Controller) liveTypes(ctx context.Context, account *corev1.ServiceAccou
 // would decide how much memory a longer page takes.
 func (c *Controller) listTypes(ctx context.Context, namespace string, types map[string]corev1.SecretType) error {
 	secrets := c.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace)
-	return paging.Each(ctx, "secrets", secrets.List, metav1.ListOptions{Limit: listPage}, func(page *metav1.PartialObjectMetadataList) error {
-		for i := range page.Items {
-			types[page.Items[i].Name] = ""
-		}
-		return nil
-	})
+	return paging.Each(ctx, "secrets", secrets.List,
+		metav1.ListOptions{Limit: listPage}, func(page *metav1.PartialObjectMetadataList) error {
+			for i := range page.Items {
+				types[page.Items[i].Name] = ""
+			}
+			return nil
+		})
 }
 
 // dereference removes entries. A conflict is an error here, so that the key is retried: no later
@@ -216,7 +218,8 @@ func (c *Controller) dereference(ctx context.Context, account *corev1.ServiceAcc
 	}
 	if err != nil {
 		return c.refused(referenceTo(account),
-			fmt.Errorf("remove references to %d token secrets from service account %s/%s: %w", len(names), account.Namespace, account.Name, err))
+			fmt.Errorf("remove references to %d token secrets from service account %s/%s: %w", len(names), account.Namespace, account.Name,
+				err))
 	}
 	c.Metrics.dereferenced.Add(float64(len(names)))
 	klog.FromContext(ctx).V(2).Info("Removed token references", "serviceAccount", klog.KObj(account), "count", len(names))

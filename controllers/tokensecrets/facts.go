@@ -42,10 +42,11 @@ var (
 		Cost: "what uses them trusts another kube-apiserver", Remedy: repaired,
 	}
 	autoCreated = check.Fact{
-		Code: "secrets-auto-created", Message: "token Secrets that --token-secrets=auto has created, and Pods need only with --pod-token=secret",
-		Cost: "their tokens never expire",
-		Remedy: "start sa-controller-manager with --token-secrets=manual, or with --token-secrets-excluded-namespaces; then delete the unused " +
-			"ones, which this lists: sa-controller-manager tokens audit{flags}",
+		Code:    "secrets-auto-created",
+		Message: "token Secrets that --token-secrets=auto has created, and Pods need only with --pod-token=secret",
+		Cost:    "their tokens never expire",
+		Remedy: "start sa-controller-manager with --token-secrets=manual, or with --token-secrets-excluded-namespaces; then delete the " +
+			"unused ones, which this lists: sa-controller-manager tokens audit{flags}",
 	}
 	unattributed = check.Fact{
 		Code: "unattributed-reference", Message: "accounts list Secrets that do not exist",
@@ -119,7 +120,8 @@ func FindReferences(ctx context.Context, client kubernetes.Interface, accounts [
 		}
 		if len(missing) > 0 {
 			more := map[bool]string{true: ", perhaps more"}[asked == mostAsked]
-			finding.Objects = append(finding.Objects, fmt.Sprintf("%s/%s (%s%s)", account.Namespace, account.Name, strings.Join(missing, " "), more))
+			finding.Objects = append(finding.Objects,
+				fmt.Sprintf("%s/%s (%s%s)", account.Namespace, account.Name, strings.Join(missing, " "), more))
 			finding.Commands = append(finding.Commands, removes(account, missing))
 		}
 	}
@@ -128,6 +130,7 @@ func FindReferences(ctx context.Context, client kubernetes.Interface, accounts [
 
 func removes(account *corev1.ServiceAccount, names []string) string {
 	const entry, next = `{"$patch":"delete","name":"`, `"},`
-	return fmt.Sprintf(`kubectl --namespace=%s patch serviceaccount %s --patch='{"secrets":[%s"}]}'{flags}`, account.Namespace, account.Name,
+	return fmt.Sprintf(`kubectl --namespace=%s patch serviceaccount %s --patch='{"secrets":[%s"}]}'{flags}`, account.Namespace,
+		account.Name,
 		entry+strings.Join(names, next+entry))
 }

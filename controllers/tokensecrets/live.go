@@ -59,7 +59,8 @@ func LiveSecret(ctx context.Context, client kubernetes.Interface, name cache.Obj
 func Delete(
 	ctx context.Context, client kubernetes.Interface, recorder *events.Recorder, secret *TokenSecret, reason, why string,
 ) (deleted bool, _ error) {
-	err := client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
+	err := client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name,
+		metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
 	if isStale(err) {
 		return false, nil
 	}

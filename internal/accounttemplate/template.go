@@ -82,7 +82,8 @@ func (r *rule) complete(at *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	for i, pattern := range r.Namespaces {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			problems = append(problems, field.Invalid(at.Child("namespaces").Index(i), pattern, "want a name in which * and ? may stand for others"))
+			problems = append(problems,
+				field.Invalid(at.Child("namespaces").Index(i), pattern, "want a name in which * and ? may stand for others"))
 		}
 	}
 	if r.NamespaceSelector != nil {

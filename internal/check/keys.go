@@ -102,7 +102,9 @@ var keyFacts = map[string]struct {
 	RingRestored: {Changes | Makes | Reissues, "the key ring file of this host (generation {our}) is not the one that it has used " +
 		"(generation {their}), " +
 		"and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused", "{way}"},
-	RingLost: {Changes | Makes | Reissues, "this host has used a key ring (generation {their}), and its file cannot be read: {why}", "{way}"},
+	RingLost: {
+		Changes | Makes | Reissues, "this host has used a key ring (generation {their}), and its file cannot be read: {why}", "{way}",
+	},
 	RingDropped: {Signs | Reissues, "key {key} signs here, and the ring of host {host} (generation {their}) does not have it: nothing is " +
 		"signed", "{way}"},
 	RingRevoked: {Signs | Reissues, "this host has no key left that may sign: its active key was revoked",
@@ -125,8 +127,8 @@ var keyFacts = map[string]struct {
 	RevokedKeyAccepted: {0, "{host} accepts key {key}, which is revoked", "with key files, bring the ring there, write them " +
 		"(keys export --kubeadm) and restart it; with the external signer, start our process there"},
 	RevokedHeld: {0, "{why} token Secrets have a token of key {key}, which is revoked, so that it is refused",
-		"keys revoke {key}{flags} names a token controller that signs with it still; once none does, remove their data.token, and they are " +
-			"filled again"},
+		"keys revoke {key}{flags} names a token controller that signs with it still; once none does, remove their data.token, and they " +
+			"are filled again"},
 	APIServerNotAsked: {Uses | Later, "{host}: it is not known which keys it accepts",
 		"run this where it can be reached, or name it with --apiserver; if it is gone for good: --without-host once, " +
 			"keys forget NAME{flags} forever"},

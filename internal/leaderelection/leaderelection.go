@@ -94,7 +94,8 @@ func leadOnce(ctx context.Context, config *Config, inner resourcelock.Interface,
 	var err error
 	elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: config.Name, Lock: lock, WatchDog: config.Watchdog, ReleaseOnCancel: true,
-		LeaseDuration: config.LeaseDuration.Duration, RenewDeadline: config.RenewDeadline.Duration, RetryPeriod: config.RetryPeriod.Duration,
+		LeaseDuration: config.LeaseDuration.Duration, RenewDeadline: config.RenewDeadline.Duration,
+		RetryPeriod: config.RetryPeriod.Duration,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(lease context.Context) {
 				if !state.CompareAndSwap(waiting, leading) {

@@ -26,7 +26,8 @@ var (
 // permission.
 func Refused(err error) bool {
 	answer := apierrors.APIStatus(nil)
-	return errors.Is(err, ErrUnchanged) || apierrors.IsInvalid(err) || errors.As(err, &answer) && others.MatchString(answer.Status().Message)
+	return errors.Is(err, ErrUnchanged) || apierrors.IsInvalid(err) || errors.As(err, &answer) &&
+		others.MatchString(answer.Status().Message)
 }
 
 // SecretError returns an error that may be logged, for the error of a write of a Secret. Names of policies, webhooks and quotas

@@ -254,7 +254,8 @@ func CheckControllers(kcm *staticpod.Manifest, own staticpod.Command) error {
 	for _, name := range there {
 		if !slices.Contains(here, name) {
 			return fmt.Errorf("%s runs in kube-controller-manager and would run nowhere after the takeover: "+
-				"our manifest has --%s=%s, --%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that are named run)",
+				"our manifest has --%s=%s, --%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that "+
+				"are named run)",
 				name, ControllersFlag, cmp.Or(strings.Join(own.All(ControllersFlag), ","), allControllers), KeyFlag, own.Last(KeyFlag),
 				KeyRingFlag, own.Last(KeyRingFlag))
 		}

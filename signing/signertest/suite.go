@@ -71,7 +71,8 @@ func header(t *testing.T, subject Subject) {
 		if encoded != exact {
 			t.Errorf("style %d: header is %s, want %s", style, encoded, exact)
 		}
-		if want, err := signing.NewPublicKey(key.Key); err != nil || want.ID != key.ID && !subject.Remote || want.Algorithm != key.Algorithm {
+		if want, err := signing.NewPublicKey(key.Key); err != nil || want.ID != key.ID && !subject.Remote ||
+			want.Algorithm != key.Algorithm {
 			t.Errorf("style %d: the published key has the names %s and %s, want those derived from the key", style, key.ID, key.Algorithm)
 		}
 	}

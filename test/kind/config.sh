@@ -52,7 +52,8 @@ v1.3[0-6].*) without='/# files$/d; s/,-kube-apiserver-serving-clustertrustbundle
 	static=/etc/kubernetes/sa-controller-manager/static
 	sed -i -e "s#^\( *\)- --webhook-registration=url#\1- --webhook-registration=static\n\1- --static-registration-dir=$static#" \
 		-e "0,/^    volumeMounts:/s##    volumeMounts:\n    - mountPath: $static\n      name: static#" \
-		-e "s#^  volumes:#  volumes:\n  - hostPath:\n      path: $static\n      type: DirectoryOrCreate\n    name: static#" "$out/static-pod.yaml"
+		-e "s#^  volumes:#  volumes:\n  - hostPath:\n      path: $static\n      type: DirectoryOrCreate\n    name: static#" \
+		"$out/static-pod.yaml"
 	;;
 esac
 sed -e "s#\${SACM_BINARY}#$binary#" -e "s#\${SACM_STATIC_POD}#$out/static-pod.yaml#" -e "s#\${SACM_FILES}#$out/config#" \

@@ -41,7 +41,7 @@ for pkg in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
 done
 
 export CGO_ENABLED=0
-echo "building ${missing[*]} ($version) into $out, the first time for minutes; KUBEBUILDER_ASSETS=DIRECTORY takes binaries that are there" >&2
+echo "building ${missing[*]} ($version) into $out, the first time for minutes; KUBEBUILDER_ASSETS=DIRECTORY takes others" >&2
 for name in "${missing[@]}"; do
 	pkg=k8s.io/kubernetes/cmd/$name
 	[ "$name" = etcd ] && pkg=go.etcd.io/etcd/server/v3

@@ -42,7 +42,7 @@ while IFS= read -r line; do
 	if [[ -n $folder && $folder != \#* ]]; then
 		there=${lines[$folder]}
 		if [ "$there" -gt "$allowed" ]; then
-			wrong+=("$folder: $there code lines, $list allows $allowed: make it smaller, or raise the number by hand, in a commit of its own that says why")
+			wrong+=("$folder: $there code lines, $list allows $allowed: make it smaller, or raise the number with the reason")
 		elif [ "$folder" != tests ]; then
 			if [ "$update" ]; then
 				allowed=$there

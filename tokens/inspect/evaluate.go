@@ -82,8 +82,8 @@ func Evaluate(token string, known Known) Report {
 		r.checkBound(known)
 	}
 	if canonical != token {
-		r.note("respelled", "it is not spelled as it was issued, by white space or unused bits of base64url: kube-apiserver accepts that, and "+
-			"others may refuse it")
+		r.note("respelled", "it is not spelled as it was issued, by white space or unused bits of base64url: kube-apiserver accepts that, "+
+			"and others may refuse it")
 	}
 	r.decide(signed)
 	if known.Review == nil && r.Verdict != Invalid {
@@ -97,7 +97,8 @@ func Evaluate(token string, known Known) Report {
 func claimsOf(token string) (claims jwt.RegisteredClaims, err error) {
 	err = jsonv2.Unmarshal(segment(token, 1), &claims, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 	if err != nil { // the error may quote a claim
-		return claims, fmt.Errorf("%w: exp, nbf and iat must be times, aud a string or a list of strings, and jti a string", tokens.ErrMalformed)
+		return claims, fmt.Errorf("%w: exp, nbf and iat must be times, aud a string or a list of strings, and jti a string",
+			tokens.ErrMalformed)
 	}
 	return claims, nil
 }

@@ -90,7 +90,8 @@ func (m *Manager) buildKeyProbe(p *Part) error {
 	m.Fills.Add(m.Probe.MayFill)
 	m.Registry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Name: "sacm_signing_key_blocked",
-		Help: "1 while token Secrets are not filled because kube-apiserver refused the active key or a newer key ring is published, else 0.",
+		Help: "1 while token Secrets are not filled because kube-apiserver refused the active key or a newer key ring is published, " +
+			"else 0.",
 	}, func() float64 {
 		if m.Fills.May() != nil {
 			return 1

@@ -154,7 +154,8 @@ func (e *extras) buildRing(p *app.Part) error {
 // showRing says which generation is in use.
 func (e *extras) showRing(context.Context) {
 	state := e.store.State()
-	e.Logger.Info("Took the keys of the ring", "generation", state.Generation, "signs", state.Active().ID, "status", e.store.Status().Detail)
+	e.Logger.Info("Took the keys of the ring", "generation", state.Generation, "signs", state.Active().ID, "status",
+		e.store.Status().Detail)
 }
 
 func (e *extras) registerRingMetrics() {

@@ -20,8 +20,8 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_external_signer_requests_total",
-			Help: "Calls to the external signer socket by method and outcome: ok; refused as stranger, malformed, issuer, subject, audience, " +
-				"lifetime or legacy; or rate, connections, key_blocked, backend, error, and canceled if the caller did not wait.",
+			Help: "Calls to the external signer socket by method and outcome: ok; refused as stranger, malformed, issuer, subject, " +
+				"audience, lifetime or legacy; or rate, connections, key_blocked, backend, error, and canceled if the caller did not wait.",
 		}, []string{"method", "outcome"}),
 		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name: "sacm_external_signer_request_duration_seconds",

@@ -359,8 +359,8 @@ func (p *Published) ClaimRing(own ring.State, host string, without []string) err
 	if c := p.Claim; c.Generation >= next && c.Host != host && !slices.Contains(without, c.Host) {
 		return &ring.Refusal{
 			Reason: fmt.Sprintf("host %s is making generation %d of the ring", c.Host, c.Generation),
-			Remedy: fmt.Sprintf("bring its ring here (keys import); if it has not changed, make the change there; if that host is gone for good, "+
-				"give --without-host=%s or keys forget %s", c.Host, c.Host), Later: true,
+			Remedy: fmt.Sprintf("bring its ring here (keys import); if it has not changed, make the change there; if that host is gone "+
+				"for good, give --without-host=%s or keys forget %s", c.Host, c.Host), Later: true,
 		}
 	}
 	p.Claim = Claim{Generation: next, Host: host}

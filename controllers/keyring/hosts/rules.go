@@ -49,7 +49,8 @@ func (p Published) Cached(own ring.State, without []string, cacheAge time.Durati
 		case slices.Contains(without, entry.Host):
 		case !entry.ShowsNext || entry.key(signing.Next) != next.ID:
 			refusal.Reason = fmt.Sprintf("key %s is not published by host %s", next.ID, entry.Host)
-			refusal.Remedy = fmt.Sprintf("see published-files in its /readyz?verbose or, if that host is gone for good, give --without-host=%s",
+			refusal.Remedy = fmt.Sprintf("see published-files in its /readyz?verbose or, if that host is gone for good, give "+
+				"--without-host=%s",
 				entry.Host)
 			return refusal
 		case last.Host == "" || entry.NextSeconds < last.NextSeconds:

@@ -165,10 +165,11 @@ func (s *Standing) together(is relation, entry Entry, yields bool) string {
 	case is == newer:
 		return "bring that one here (keys import)"
 	case slices.ContainsFunc(entry.History, state.Knows) || slices.ContainsFunc(state.Keys, alike):
-		return fmt.Sprintf("on host %s take the keys of that of host %[2]s (keys import --join-fork), then bring the result to %[2]s", on, other)
+		return fmt.Sprintf("on host %s take the keys of that of host %[2]s (keys import --join-fork), then bring the result to %[2]s", on,
+			other)
 	}
-	return fmt.Sprintf("one is of another cluster; if that of host %[2]s is: stop our process there, move the file away, keys forget %[2]s, "+
-		"and bring the ring of host %[1]s there (keys import)", on, other)
+	return fmt.Sprintf("one is of another cluster; if that of host %[2]s is: stop our process there, move the file away, keys forget "+
+		"%[2]s, and bring the ring of host %[1]s there (keys import)", on, other)
 }
 
 // mine reports whether the entry is of this file. One of another process of this host may be of another file, such as

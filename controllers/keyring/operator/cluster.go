@@ -90,8 +90,9 @@ func (c *Cluster) Find(ctx context.Context, hosts []string, without ...string) e
 		return &ring.Refusal{
 			Reason: fmt.Sprintf("kube-apiserver runs on %d hosts, and only %d can be asked: not on %s",
 				len(hosts), len(hosts)-len(left)+len(unknown), which),
-			Remedy: "name each of them with --apiserver or, if a host is gone for good, give --without-host=NAME once, keys forget NAME forever",
-			Later:  true, // one may restart
+			Remedy: "name each of them with --apiserver or, if a host is gone for good, give --without-host=NAME once, keys forget " +
+				"NAME forever",
+			Later: true, // one may restart
 		}
 	}
 	return nil
@@ -178,8 +179,9 @@ func (c *Cluster) SigningKeyIDs(ctx context.Context) (map[string]string, error) 
 			token, err = tokens.Inspect(answer.Status.Token)
 		}
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: request a token of service account %s/%s, to see which key kube-apiserver signs with: %w",
-				server.URL, c.Namespace, c.Account, err))
+			failed = errors.Join(failed,
+				fmt.Errorf("%s: request a token of service account %s/%s, to see which key kube-apiserver signs with: %w",
+					server.URL, c.Namespace, c.Account, err))
 			continue
 		}
 		ids[token.KeyID] = server.URL

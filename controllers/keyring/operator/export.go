@@ -24,8 +24,8 @@ func Export(from *ring.File, directory string, newKey bool) (notes []string, err
 	}
 	// A kube-apiserver with these files would refuse the tokens of the key that signs everywhere else.
 	if !newKey && (from.PutBack(state) || state.Revoked.Has(state.Active().PublicKey)) {
-		return nil, ring.Refuse(fmt.Sprintf("nothing was written: the ring of %s (generation %d) is an older one that was put back, or its active "+
-			"key was revoked", from.Path(), state.Generation), "bring the newest one here (keys import)")
+		return nil, ring.Refuse(fmt.Sprintf("nothing was written: the ring of %s (generation %d) is an older one that was put back, or "+
+			"its active key was revoked", from.Path(), state.Generation), "bring the newest one here (keys import)")
 	}
 	state = state.Effective()
 	active, path := state.Active(), filepath.Join(directory, "sa.key")
@@ -62,8 +62,8 @@ func Export(from *ring.File, directory string, newKey bool) (notes []string, err
 func exported(state ring.State) (keys []signing.PublicKey, notes []string) {
 	for _, key := range state.Keys {
 		if key.Foreign() {
-			notes = append(notes, fmt.Sprintf("key %s is left out: %s has chosen its ID, and kube-apiserver would not find it in a key file: "+
-				"its tokens need the external signer", key.ID, key.Signer))
+			notes = append(notes, fmt.Sprintf("key %s is left out: %s has chosen its ID, and kube-apiserver would not find it in a key "+
+				"file: its tokens need the external signer", key.ID, key.Signer))
 			continue
 		}
 		keys = append(keys, key.PublicKey)

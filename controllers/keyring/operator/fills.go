@@ -49,8 +49,8 @@ func (o *Operator) fills(ctx context.Context) (map[string]string, error) {
 	case apierrors.IsNotFound(err): // there is no other token controller
 		err = nil
 	case err == nil:
-		err = ring.Refuse(fmt.Sprintf("no token controller has filled a Secret within %s, and %s may sign the tokens of Secrets with a key "+
-			"of its own", fillTimeout, kubeControllerManager), "run the command again once it does")
+		err = ring.Refuse(fmt.Sprintf("no token controller has filled a Secret within %s, and %s may sign the tokens of Secrets with a "+
+			"key of its own", fillTimeout, kubeControllerManager), "run the command again once it does")
 	}
 	return nil, err
 }

@@ -239,7 +239,8 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 	kind := cmp.Or(wanted.Algorithm, state.Active().Kind(), "?")
 	switch {
 	case replaces && wanted.Signer == "" && next.Kind() == kind:
-		return &ring.Refusal{Reason: fmt.Sprintf("key %s (%s) is the next one", next.ID, next.Algorithm), Remedy: "nothing to do", Done: true}
+		return &ring.Refusal{Reason: fmt.Sprintf("key %s (%s) is the next one", next.ID, next.Algorithm), Remedy: "nothing to do",
+			Done: true}
 	case replaces:
 		if err := published.MayWithdraw(next); err != nil {
 			return err
@@ -251,8 +252,8 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 	}
 	i := slices.IndexFunc(published.Entries, func(entry hosts.Entry) bool { return !entry.Signer })
 	if key.Foreign() && i >= 0 {
-		return ring.Refuse(fmt.Sprintf("key %s has an ID that %s has chosen, and kube-apiserver on host %s has key files, in which it finds "+
-			"no such key", key.ID, key.Signer, published.Entries[i].Host), "have every kube-apiserver use our external signer first")
+		return ring.Refuse(fmt.Sprintf("key %s has an ID that %s has chosen, and kube-apiserver on host %s has key files, in which it "+
+			"finds no such key", key.ID, key.Signer, published.Entries[i].Host), "have every kube-apiserver use our external signer first")
 	}
 	return o.change(ctx, state, without, func(state ring.State) (ring.State, error) { return ring.Next(state, *key, o.Clock.Now()) })
 }

@@ -121,16 +121,18 @@ func (o *Operator) activeKey(stands *hosts.Standing, unknown error) (ids []strin
 	case o.Cluster == nil:
 		return nil, "", fmt.Errorf("it is not known which key signs: %w", errNoCluster)
 	case forks != "":
-		return nil, "", ring.Refuse("rings are forked, and several keys sign ("+forks+")", "name those that have leaked (keys revoke KEY-ID)")
+		return nil, "", ring.Refuse("rings are forked, and several keys sign ("+forks+")",
+			"name those that have leaked (keys revoke KEY-ID)")
 	case strayed:
-		return nil, "", ring.Refuse(fmt.Sprintf("the file of this host has %s as the key that signs, and the host has published %s: the file "+
-			"was put back, or is of another cluster", cmp.Or(active, "none"), cmp.Or(published, "none")),
+		return nil, "", ring.Refuse(fmt.Sprintf("the file of this host has %s as the key that signs, and the host has published %s: the "+
+			"file was put back, or is of another cluster", cmp.Or(active, "none"), cmp.Or(published, "none")),
 			"if the published one has leaked: keys revoke "+cmp.Or(published, "KEY-ID"))
 	case active == "":
 		return nil, "", cmp.Or(unknown, errors.New("no key signs: there is none left, or no key ring"))
 	case long:
-		return nil, "nothing more is revoked", ring.Refuse(fmt.Sprintf("key %s signs since another one was revoked, more than a day ago", active),
-			"if it has leaked too: keys revoke "+active+"; if not, nothing is left to do but what is named here")
+		return nil, "nothing more is revoked",
+			ring.Refuse(fmt.Sprintf("key %s signs since another one was revoked, more than a day ago", active),
+				"if it has leaked too: keys revoke "+active+"; if not, nothing is left to do but what is named here")
 	case by:
 		return nil, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked", active), nil
 	}
@@ -206,7 +208,8 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, w
 		"kube-apiserver's for up to an hour; and kube-apiserver accepts a token that it has just seen for 10 s"}
 	for _, entry := range published.Entries {
 		if entry.Host != o.Host && slices.ContainsFunc(revoked, func(gone ring.Removed) bool { return entry.Keys[gone.ID] != "" }) {
-			notes = append(notes, "the file of host "+entry.Host+" has them: bring the ring there, or run the command there if its ring is newer")
+			notes = append(notes,
+				"the file of host "+entry.Host+" has them: bring the ring there, or run the command there if its ring is newer")
 		}
 	}
 	for begun := o.Clock.Now(); ; {

@@ -79,8 +79,8 @@ func isTransient(err error) bool {
 
 // notAccepted says what to do about the error of Accepts. It is a *ring.Refusal if waiting may help.
 func notAccepted(key ring.Key, err error) error {
-	remedy := "wait if an external signer publishes it; give a kube-apiserver with key files the file that 'keys export --kubeadm' writes " +
-		"and restart it"
+	remedy := "wait if an external signer publishes it; give a kube-apiserver with key files the file that 'keys export --kubeadm' " +
+		"writes and restart it"
 	switch {
 	case err == nil:
 		return nil

@@ -20,8 +20,8 @@ const (
 
 func (c *Controller) recordReplaced(secret *tokensecrets.TokenSecret, successor string) {
 	c.Recorder.Normal(secret.Reference(), reasonReplaced, fmt.Sprintf(
-		"the key of the token is retired: Secret %q replaces this one for ServiceAccount %q; this token stays valid and is taken out of service "+
-			"once nobody uses it", successor, secret.AccountName))
+		"the key of the token is retired: Secret %q replaces this one for ServiceAccount %q; this token stays valid and is taken out of "+
+			"service once nobody uses it", successor, secret.AccountName))
 }
 
 func (c *Controller) recordUnverified(secret *tokensecrets.TokenSecret, err error) {

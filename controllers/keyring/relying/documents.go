@@ -68,7 +68,8 @@ func (d *Documents) mayReplace(ring *signing.Ring, jwks, discovery []byte) error
 	if discovery == nil {
 		// After an interrupted pass there may be only a JWKS, with keys of ours.
 		published, err := signing.ParseJWKS(jwks)
-		if jwks != nil && (err != nil || !slices.ContainsFunc(published, func(key signing.PublicKey) bool { return ring.Role(key.ID) != "" })) {
+		if jwks != nil && (err != nil ||
+			!slices.ContainsFunc(published, func(key signing.PublicKey) bool { return ring.Role(key.ID) != "" })) {
 			return errors.New("a JWKS with keys of another issuer is there")
 		}
 		return nil

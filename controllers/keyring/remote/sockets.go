@@ -34,7 +34,8 @@ func ParseSockets(data []byte) (Sockets, error) {
 		Sockets       Sockets `json:"sockets"`
 	}
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
-		return nil, fmt.Errorf("want \"schemaVersion: %d\" and \"sockets:\" with a line \"NAME: PATH\" for each signer: %w", socketsVersion, err)
+		return nil, fmt.Errorf("want \"schemaVersion: %d\" and \"sockets:\" with a line \"NAME: PATH\" for each signer: %w", socketsVersion,
+			err)
 	}
 	if file.SchemaVersion != socketsVersion {
 		return nil, fmt.Errorf("schemaVersion is %d, want %d", file.SchemaVersion, socketsVersion)

@@ -261,7 +261,8 @@ func Join(state, other State, active *Key, now time.Time) (State, error) {
 		}
 	}
 	if !alike {
-		return State{}, Refuse("the two rings have no version and no key in common: one is of another cluster, whose tokens would be valid here",
+		return State{}, Refuse("the two rings have no version and no key in common: one is of another cluster, whose tokens would "+
+			"be valid here",
 			"bring the ring of this cluster to the host that has the other one")
 	}
 	for _, gone := range other.Removed {
@@ -378,7 +379,8 @@ func (s *State) admit(key *Key, now time.Time) error {
 	}
 	for _, gone := range slices.Concat(s.Removed, s.Revoked) {
 		if gone.Is(key.PublicKey) {
-			return Refuse(fmt.Sprintf("%s was %s before, and copies of the ring remember that", keyText(*key), gone.Reason), "name a new key")
+			return Refuse(fmt.Sprintf("%s was %s before, and copies of the ring remember that", keyText(*key), gone.Reason),
+				"name a new key")
 		}
 	}
 	next := *key

@@ -13,7 +13,8 @@ import (
 // by one, which its version shows.
 func (s State) Validate() error {
 	if s.SchemaVersion != SchemaVersion {
-		return fmt.Errorf("schemaVersion is %d, want %d: use the release that wrote the state, or a later one", s.SchemaVersion, SchemaVersion)
+		return fmt.Errorf("schemaVersion is %d, want %d: use the release that wrote the state, or a later one", s.SchemaVersion,
+			SchemaVersion)
 	}
 	ids, signers, roles := map[string]bool{}, map[string]bool{}, map[signing.Role]int{}
 	for i, key := range s.Keys {

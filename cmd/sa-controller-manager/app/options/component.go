@@ -40,8 +40,9 @@ func (o *Metrics) AddFlags(fs *pflag.FlagSet) {
 	for name, usage := range map[string]string{
 		"show-hidden-metrics-for-version": "Show hidden deprecated metrics. Any `version` does so.",
 		"disabled-metrics":                "Full `names` of metrics to disable.",
-		"allow-metric-labels":             "Allowed values of a label of a metric, as `metric,label=value,value`; others become \"unexpected\".",
-		"allow-metric-labels-manifest":    "YAML `file` with the content of --allow-metric-labels, which takes precedence.",
+		"allow-metric-labels": "Allowed values of a label of a metric, as `metric,label=value,value`; others become " +
+			"\"unexpected\".",
+		"allow-metric-labels-manifest": "YAML `file` with the content of --allow-metric-labels, which takes precedence.",
 	} {
 		fs.Lookup(name).Usage = usage
 	}

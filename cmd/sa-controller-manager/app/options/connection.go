@@ -48,8 +48,8 @@ func (o *Connection) AddFlags(fs *pflag.FlagSet) {
 			"Without --kubeconfig and --master, the in-cluster configuration is used.")
 	fs.StringVar(&o.Master, "master", o.Master, "`URL` of kube-apiserver. Overrides the one in the kubeconfig.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
-		"Client-side limit of requests a second to kube-apiserver. -1 means no limit: API priority and fairness in kube-apiserver protects it. "+
-			"0 means the client-go default of 5.")
+		"Client-side limit of requests a second to kube-apiserver. -1 means no limit: API priority and fairness in kube-apiserver "+
+			"protects it. 0 means the client-go default of 5.")
 	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
 		"Burst of requests above --kube-api-qps. Without effect if there is no limit. 0 means the client-go default of 10.")
 	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,

@@ -49,7 +49,8 @@ const kcmControllers = "" +
 	"statefulset-controller=statefulset ttl-after-finished-controller=ttl-after-finished " +
 	// Nodes and devices.
 	"device-taint-eviction-controller node-ipam-controller=nodeipam node-lifecycle-controller=nodelifecycle " +
-	"resourceclaim-controller=resource-claim-controller resourcepoolstatusrequest-controller taint-eviction-controller ttl-controller=ttl " +
+	"resourceclaim-controller=resource-claim-controller resourcepoolstatusrequest-controller taint-eviction-controller " +
+	"ttl-controller=ttl " +
 	// Network.
 	"endpoints-controller=endpoint endpointslice-controller=endpointslice endpointslice-mirroring-controller=endpointslicemirroring " +
 	"service-cidr-controller " +

@@ -77,7 +77,8 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 			"The file is read at the start; /readyz/key-store says when it has changed since.")
 	fs.StringVar(&o.KeyRing, KeyRingFlag, o.KeyRing,
 		"Key ring `file` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
-			"Its active key signs, and all its keys verify. The file is reloaded when it is replaced, so a container must mount its directory.")
+			"Its active key signs, and all its keys verify. The file is reloaded when it is replaced, so a container must mount its "+
+			"directory.")
 	fs.StringVar(&o.KeySockets, KeySocketsFlag, o.KeySockets,
 		"YAML `file` with the unix sockets of processes that have keys of --service-account-key-ring (kep740:NAME): schemaVersion 1, and "+
 			"sockets with a path for each NAME. The file is reloaded when it changes.")

@@ -77,7 +77,8 @@ func (o *LeaderElection) validateTimings() []error {
 	}
 	if o.RenewDeadline.Duration <= time.Duration(leaderelection.JitterFactor*float64(o.RetryPeriod.Duration)) {
 		p.Add("leader-elect-renew-deadline", o.RenewDeadline.Duration,
-			fmt.Sprintf("must be greater than %v times --leader-elect-retry-period (%v)", leaderelection.JitterFactor, o.RetryPeriod.Duration))
+			fmt.Sprintf("must be greater than %v times --leader-elect-retry-period (%v)", leaderelection.JitterFactor,
+				o.RetryPeriod.Duration))
 	}
 	return p
 }

@@ -182,13 +182,15 @@ func (o *Options) Validate() []error {
 		p = append(p, g.Validate()...)
 	}
 	if o.Webhook.Registration == registration.Static && o.Connection.Kubeconfig == "" && o.Connection.Master == "" {
-		p.Add("webhook-registration", string(registration.Static), "needs --kubeconfig with the address of this host's own kube-apiserver; "+
-			"it is for static pods and processes on control-plane hosts, and files cannot refer to the Service of a Deployment")
+		p.Add("webhook-registration", string(registration.Static), "needs --kubeconfig with the address of this host's own "+
+			"kube-apiserver; it is for static pods and processes on control-plane hosts, and files cannot refer to the Service of a "+
+			"Deployment")
 	}
 	p = append(p, o.validateSigner()...)
 	set, err := ParseControllers(o.Generic.Controllers)
 	if o.Tokens.AccountTemplate != "" && err == nil && !set.Enabled(ServiceAccountController) {
-		p.Add(AccountTemplateFlag, o.Tokens.AccountTemplate, "needs "+ServiceAccountController+" in --controllers: accounts are created by it")
+		p.Add(AccountTemplateFlag, o.Tokens.AccountTemplate,
+			"needs "+ServiceAccountController+" in --controllers: accounts are created by it")
 	}
 	return append(p, o.Publishing.ValidateFor(&o.Keys)...)
 }

@@ -76,7 +76,8 @@ func (o *Publishing) ValidateFor(keys *Keys) []error {
 	}
 	var p Problems
 	if keys.Store() == (KeyStore{}) {
-		p.Add(PublishKeysFlag, o.Destinations[0], "needs keys to publish: give --service-account-key-ring or --service-account-private-key-file")
+		p.Add(PublishKeysFlag, o.Destinations[0],
+			"needs keys to publish: give --service-account-key-ring or --service-account-private-key-file")
 	}
 	if !strings.HasPrefix(keys.Issuer(), "https://") {
 		p.Add(PublishKeysFlag, o.Destinations[0],

@@ -97,7 +97,8 @@ func (o *Tokens) AddFlags(fs *pflag.FlagSet) {
 		"YAML `file` with pull secrets, automount, labels and annotations of ServiceAccounts, by namespace and name. They are set when "+
 			"this program creates an account; existing ones are not changed. The file is reloaded when it changes.")
 	fs.DurationVar(&o.OrphanTokenGrace, "orphan-token-grace", o.OrphanTokenGrace,
-		"How long a token Secret without UID and token may exist before its ServiceAccount; after that it is deleted. 0 deletes it at once.")
+		"How long a token Secret without UID and token may exist before its ServiceAccount; after that it is deleted. 0 deletes it "+
+			"at once.")
 	fs.StringVar((*string)(&o.LegacyTokenClaims), "legacy-token-claims", string(o.LegacyTokenClaims),
 		"\"compat\": tokens equal those of kube-controller-manager byte for byte. "+
 			"\"unique\": they also have iat and jti, so that a Secret that is created again never gets an earlier token.")
@@ -129,7 +130,8 @@ func (o *Tokens) Validate() []error {
 func (o *Tokens) validateServiceAccounts() []error {
 	var p Problems
 	if len(o.ServiceAccounts) == 0 {
-		p.Add("service-accounts", "", "must name at least one ServiceAccount; to create none use --controllers=*,-"+ServiceAccountController)
+		p.Add("service-accounts", "",
+			"must name at least one ServiceAccount; to create none use --controllers=*,-"+ServiceAccountController)
 	}
 	for i, name := range o.ServiceAccounts {
 		if msgs := validation.IsDNS1123Subdomain(name); len(msgs) > 0 {
@@ -190,8 +192,9 @@ type Reissue struct {
 // AddFlags binds the group to fs.
 func (o *Reissue) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.TokenSecrets), "reissue-token-secrets", string(o.TokenSecrets),
-		"How to re-issue token Secrets whose key --service-account-key-ring has retired. \"side-by-side\": those that a token controller has "+
-			"created get a successor; the annotation sa-controller-manager/reissue asks for side-by-side or never. \"off\": re-issue none.")
+		"How to re-issue token Secrets whose key --service-account-key-ring has retired. \"side-by-side\": those that a token controller "+
+			"has created get a successor; the annotation sa-controller-manager/reissue asks for side-by-side or never. \"off\": "+
+			"re-issue none.")
 	SetOrigin(fs, ours, "reissue-token-secrets")
 }
 

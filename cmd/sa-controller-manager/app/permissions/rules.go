@@ -215,13 +215,13 @@ func keyRingRules() []Rule {
 		},
 		{
 			If: rotates, Verbs: verbs("get"), Resource: nodes,
-			Why: "Only for --service-account-key-ring: whether the Node of a host whose key ring is published was deleted, so that no rotation " +
-				"waits for it.",
+			Why: "Only for --service-account-key-ring: whether the Node of a host whose key ring is published was deleted, so that no " +
+				"rotation waits for it.",
 		},
 		{
 			If: rotates, Verbs: verbs("list"), Group: leasesGroup, Resource: leases, Namespace: system,
-			Why: "Only for --service-account-key-ring: on which hosts kube-apiserver runs, by its identity Leases, so that no key is pruned " +
-				"while one signs with it. RBAC cannot restrict list to a label.",
+			Why: "Only for --service-account-key-ring: on which hosts kube-apiserver runs, by its identity Leases, so that no key is " +
+				"pruned while one signs with it. RBAC cannot restrict list to a label.",
 		},
 	}
 }

@@ -40,8 +40,8 @@ func webhookRules() []Rule {
 		},
 		{
 			If: findsHosts, Verbs: verbs("list"), Group: leasesGroup, Resource: leases, Namespace: system,
-			Why: "On which hosts kube-apiserver runs, by its identity Leases. Only for --webhook-registration=url with a loopback address, " +
-				"and static. RBAC cannot restrict list to a label.",
+			Why: "On which hosts kube-apiserver runs, by its identity Leases. Only for --webhook-registration=url with a loopback " +
+				"address, and static. RBAC cannot restrict list to a label.",
 		},
 	}
 	for _, resource := range configurations {

@@ -105,7 +105,8 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 		"leader-elect-resource-namespace": options.AsManager,
 		"root-ca-file": "PEM `file` with the root CA bundle that namespaces and token Secrets must have. Without it, " +
 			"that of kube-system counts.",
-		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver must know. May be given several times.",
+		"service-account-key-file": "PEM `file` with keys, public or private, that kube-apiserver must know. May be given " +
+			"several times.",
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. Only its key ID is used.",
 		options.KeyRingFlag:                "Key ring `file`. Only its key IDs are used.",
 	}, &o.admission, &o.keys, &o.election)

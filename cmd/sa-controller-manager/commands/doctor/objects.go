@@ -26,14 +26,15 @@ var noAccount = check.Fact{
 // checkNamespaces finds namespaces without the default account or the right root CA.
 func (c *cluster) checkNamespaces(ctx context.Context) (check.Result, error) {
 	var namespaces []string
-	err := paging.Each(ctx, "namespaces", c.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(page *corev1.NamespaceList) error {
-		for i := range page.Items {
-			if namespace := &page.Items[i]; c.settled(namespace.ObjectMeta) {
-				namespaces = append(namespaces, namespace.Name)
+	err := paging.Each(ctx, "namespaces", c.Client.CoreV1().Namespaces().List,
+		metav1.ListOptions{}, func(page *corev1.NamespaceList) error {
+			for i := range page.Items {
+				if namespace := &page.Items[i]; c.settled(namespace.ObjectMeta) {
+					namespaces = append(namespaces, namespace.Name)
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err == nil && len(namespaces) == 0 {
 		return check.Skip(fmt.Sprintf("no namespaces older than %s", c.Grace)), nil
 	}

@@ -77,7 +77,8 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc) *commandOption
 	cli.AddConnectionFlags(cmd, &o.connection)
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&o.sockets, remote.SocketsFlag, o.sockets,
-		"YAML `file` with the sockets of processes that have keys of the ring (kep740:NAME), the manager's own. Needed to have such a key sign.")
+		"YAML `file` with the sockets of processes that have keys of the ring (kep740:NAME), the manager's own. Needed to have such "+
+			"a key sign.")
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
 		"Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
 	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,

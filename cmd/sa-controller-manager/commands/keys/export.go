@@ -28,7 +28,8 @@ copy both files to the other nodes. Modes and owners stay; a new sa.key gets mod
 	}
 	o := &commandOptions{}
 	o.addRing(cmd.Flags())
-	cmd.Flags().StringVar(&directory, "kubeadm", directory, "Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
+	cmd.Flags().StringVar(&directory, "kubeadm", directory,
+		"Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
 	cmd.Flags().Lookup("kubeadm").NoOptDefVal = "/etc/kubernetes/pki"
 	cmd.Flags().BoolVar(&newKey, "new-key", newKey,
 		"Write a new private key, which is in no ring. The previous sa.key becomes sa.key.previous.")
@@ -66,7 +67,8 @@ The FILE has private keys. Remove it when it is imported.`,
 	cmd.Flags().BoolVar(&options.Join, "join-fork", options.Join, "The way out of a ring that was changed in two places: keep this one, "+
 		"and take the keys that only FILE has as retired ones. Then bring the result to the other place.")
 	cmd.Flags().BoolVar(&options.AcceptOlder, "accept-older", options.AcceptOlder,
-		"Take FILE although this host has used a newer ring, which no host has any more. Tokens of the keys that FILE lacks are refused then.")
+		"Take FILE although this host has used a newer ring, which no host has any more. Tokens of the keys that FILE lacks are "+
+			"refused then.")
 	o.argument = "one FILE to import"
 	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
 		notes, err := operator.Import(ctx, ring.At(o.args[0]), options)

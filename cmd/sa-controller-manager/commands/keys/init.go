@@ -43,7 +43,8 @@ given to kube-apiserver first. A next key of the same kind is made.`,
 	check := func(p *options.Problems) {
 		key.validate(p)
 		if given := key.Algorithm != "" || key.Signer != ""; given == (from != "") {
-			*p = append(*p, errors.New("give either --from-private-key-file, the signing key to go on with, or for a new one --algorithm or --key"))
+			*p = append(*p, errors.New("give either --from-private-key-file, the signing key to go on with, or for a new one "+
+				"--algorithm or --key"))
 		}
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {
@@ -79,7 +80,8 @@ type newKey struct{ operator.Successor }
 func (k *newKey) addFlags(cmd *cobra.Command, algorithm string) {
 	cmd.Flags().StringVar(&k.Algorithm, "algorithm", k.Algorithm, algorithm)
 	cmd.Flags().StringVar(&k.Signer, "key", k.Signer,
-		"`kep740:NAME` of a process of this host that has the key, such as sa-kms-signer, on a unix socket of --service-account-key-sockets.")
+		"`kep740:NAME` of a process of this host that has the key, such as sa-kms-signer, on a unix socket of "+
+			"--service-account-key-sockets.")
 	cmd.Flags().BoolVar(&k.BoundOnly, "bound-tokens-only", k.BoundOnly,
 		"Take a key of --key although its process refuses to sign the tokens of Secrets. The token controller must not run then.")
 	cli.AddCompletion(cmd, "algorithm", signing.KeyKinds()...)

@@ -62,8 +62,8 @@ func (p *podFlags) addTo(fs *pflag.FlagSet) {
 		"kube-controller-manager. Default: the running executable.")
 	fs.Lookup(binaryFlag).DefValue = "" // depends on the machine
 	fs.StringVar(&p.image, imageFlag, p.image, "The `image` that contains this program, to run instead of --binary.")
-	fs.StringVar(&p.only, onlyFlag, p.only, "\"signer\": change nothing but who signs kube-apiserver's tokens, with a key ring. Kept until "+
-		"another takeover has --only=. Implies --external-signer.")
+	fs.StringVar(&p.only, onlyFlag, p.only, "\"signer\": change nothing but who signs kube-apiserver's tokens, with a key ring. Kept "+
+		"until another takeover has --only=. Implies --external-signer.")
 	fs.StringVar(&p.tokenSecrets, tokenSecretsFlag, p.tokenSecrets,
 		"--token-secrets of our process: \"manual\", as in Kubernetes 1.24 and newer, or \"auto\".")
 	fs.StringArrayVar(&p.extraArgs, extraArgFlag, p.extraArgs, "Further flag of our process, --name=value, after the ones "+
@@ -83,7 +83,8 @@ func (p *podFlags) validate() []error {
 	found.OneOf(onlyFlag, p.only, "", manifests.SignerCommand)
 	found.OneOf(tokenSecretsFlag, p.tokenSecrets, string(options.TokenSecretsManual), string(options.TokenSecretsAuto))
 	if p.only != "" && p.tokenSecrets != string(options.TokenSecretsManual) {
-		found.Add(tokenSecretsFlag, p.tokenSecrets, "must be left out with --"+onlyFlag+": kube-controller-manager goes on with token Secrets")
+		found.Add(tokenSecretsFlag, p.tokenSecrets,
+			"must be left out with --"+onlyFlag+": kube-controller-manager goes on with token Secrets")
 	}
 	if p.image == "" && !filepath.IsAbs(p.binary) {
 		found.Add(binaryFlag, p.binary, "must be an absolute path")
@@ -94,8 +95,8 @@ func (p *podFlags) validate() []error {
 		} else if staticpod.FlagName(arg) == tokenSecretsFlag {
 			found.Add(extraArgFlag, arg, "is a flag of this command itself")
 		} else if p.only != "" && (notOfSigner(staticpod.FlagName(arg)) || arg == component.Assign(component.KeyRingFlag, "")) {
-			found.Add(extraArgFlag, arg, "is not for "+manifests.SignerCommand+"; first run: kubeadm handback, or if nothing else is taken over, "+
-				"--reset drops what is kept")
+			found.Add(extraArgFlag, arg, "is not for "+manifests.SignerCommand+"; first run: kubeadm handback, or if nothing else is "+
+				"taken over, --reset drops what is kept")
 		} else if slices.Contains([]string{ownSocketFlag, staticDirFlag}, staticpod.FlagName(arg)) {
 			found.Add(extraArgFlag, arg, "is what this command decides")
 		} else if staticpod.FlagName(arg) == registrationFlag && arg != component.Assign(registrationFlag, string(registration.None)) {

@@ -59,7 +59,8 @@ func newCommand(client cli.ClientFunc, o *options.Options) *cobra.Command {
 		Long:    description,
 		Example: examples,
 		Args:    cli.NoArguments,
-		RunE: cli.WhenValid(func() []error { return append(o.Validate(), output.Validate()...) }, func(cmd *cobra.Command, _ []string) error {
+		RunE: cli.WhenValid(func() []error { return append(o.Validate(), output.Validate()...) }, func(cmd *cobra.Command,
+			_ []string) error {
 			return run(cmd, o, client, output.Format)
 		}),
 	}

@@ -75,9 +75,10 @@ func NewInspectCommand(client cli.ClientFunc) *cobra.Command {
 	keys.AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
 	cmd.Flags().StringArrayVar(&o.issuers, "service-account-issuer", o.issuers,
-		"`Issuer` of bound tokens, as kube-apiserver has it. May be given several times. Without it, and without --cluster, it is not compared.")
-	cmd.Flags().StringVar(&o.jwks, "jwks", o.jwks, "JWKS with keys that verify: an https URL, a file, or \"cluster\" for kube-apiserver's, "+
-		"at this `place`.")
+		"`Issuer` of bound tokens, as kube-apiserver has it. May be given several times. Without it, and without --cluster, it is "+
+			"not compared.")
+	cmd.Flags().StringVar(&o.jwks, "jwks", o.jwks, "JWKS with keys that verify: an https URL, a file, or \"cluster\" for "+
+		"kube-apiserver's, at this `place`.")
 	keys.AddCAFile(cmd, &o.caFile)
 	cmd.Flags().BoolVar(&o.cluster, "cluster", o.cluster, "Take keys and issuer from kube-apiserver, and have it review the token.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of --jwks and --cluster together.")

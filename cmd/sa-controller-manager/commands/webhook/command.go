@@ -80,7 +80,8 @@ func switches() []onOff {
 		{
 			name:  "unregister",
 			short: "Switch the webhook off, and keep it off",
-			long: "Empty both webhook configurations and annotate them with " + registration.Annotation + "=" + registration.AnnotationOff + ",\n" +
+			long: "Empty both webhook configurations and annotate them with " + registration.Annotation + "=" + registration.AnnotationOff +
+				",\n" +
 				"so that kube-apiserver does not call it and no replica registers it again. They are\n" +
 				"created if they do not exist. New Pods are then admitted without the webhook, as a Pod\n" +
 				"with dryRun shows: if kube-apiserver still calls it, by files, the code is 1.\n" +
@@ -157,7 +158,8 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 					return err
 				}
 			} else if _, err = os.Stat(manifests.StaticDirs(dir)[0]); err != nil {
-				return fmt.Errorf("--%s is not the manager's, which has %q: %w", options.StaticDirFlag, registration.StaticPaths(dir)[1:], err)
+				return fmt.Errorf("--%s is not the manager's, which has %q: %w", options.StaticDirFlag, registration.StaticPaths(dir)[1:],
+					err)
 			}
 			cli.WritesTo(cmd.ErrOrStderr(), &o)
 			if s.asks != "" && !yes && !o.DryRun {
@@ -187,8 +189,8 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 	cli.AddDryRun(cmd, &o)
 	if s.asks != "" {
 		cmd.Flags().BoolVar(&yes, "yes", yes, "Do not ask for confirmation.")
-		cmd.Flags().BoolVar(&ifPlugin, "if-plugin-on", ifPlugin, "Change nothing while the plugin ServiceAccount of kube-apiserver is off. "+
-			"Only for the manager's own ServiceAccount, which checks with a dry-run Pod.")
+		cmd.Flags().BoolVar(&ifPlugin, "if-plugin-on", ifPlugin, "Change nothing while the plugin ServiceAccount of kube-apiserver is "+
+			"off. Only for the manager's own ServiceAccount, which checks with a dry-run Pod.")
 	}
 	cmd.Flags().StringVar(&dir, options.StaticDirFlag, "",
 		"Act on the files of this host in this `directory`, that of the manager, instead of the API.")

@@ -124,10 +124,11 @@ func usages() map[string]string {
 		"tls-private-key-file": "PEM `file` with the private key of --tls-cert-file.",
 		"cert-dir": "`Directory` that keeps a self-signed certificate, as " + options.ProgramName + ".crt and .key. " +
 			"If empty, each start creates one in memory.",
-		"tls-sni-cert-key": "Certificate and key `files` as cert,key or cert,key:name,name, served to clients that ask for one of the names, " +
-			"by default those in the certificate. A name may begin with '*.'. May be given several times.",
+		"tls-sni-cert-key": "Certificate and key `files` as cert,key or cert,key:name,name, served to clients that ask for one of the " +
+			"names, by default those in the certificate. A name may begin with '*.'. May be given several times.",
 		"tls-cipher-suites": "Cipher suites for TLS 1.2 and below, by their names in Go. By default Go chooses. Preferred: " +
-			strings.Join(cliflag.PreferredTLSCipherNames(), ", ") + ". Insecure: " + strings.Join(cliflag.InsecureTLSCipherNames(), ", ") + ".",
+			strings.Join(cliflag.PreferredTLSCipherNames(), ", ") + ". Insecure: " + strings.Join(cliflag.InsecureTLSCipherNames(), ", ") +
+			".",
 		"tls-curve-preferences": "Key exchange mechanisms, as `numbers` of Go's crypto/tls.CurveID. By default Go chooses.",
 		"tls-min-version": "Minimum TLS `version`: " + strings.Join(cliflag.TLSPossibleVersions(), ", ") + ". " +
 			"By default VersionTLS12, which is also the lowest version of the webhook's port.",

@@ -177,7 +177,7 @@ func Refusal() *admissionregistrationv1.ValidatingAdmissionPolicy {
 
 // RefusalBinding returns its binding with an action.
 func RefusalBinding(action admissionregistrationv1.ValidationAction) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
-	binding := Policy(podpolicy.Refusal)[0].(*admissionregistrationv1.ValidatingAdmissionPolicyBinding) //nolint:forcetypeassert // see there
+	binding := Policy(podpolicy.Refusal)[0].(*admissionregistrationv1.ValidatingAdmissionPolicyBinding) //nolint:forcetypeassert // a test
 	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{action}
 	return binding
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"time"
 
@@ -100,20 +101,10 @@ func readToken(cmd *cobra.Command, args []string) (string, error) {
 		defer func() { _ = file.Close() }() // read only: nothing can be lost
 		name, input = args[0], file
 	} else if cli.TerminalWidth(cmd.ErrOrStderr()) > 0 && cli.TerminalWidth(input) > 0 {
+		signal.Reset(os.Interrupt) // nothing is to be cleaned up, and no context ends the read of a terminal
 		fmt.Fprintln(cmd.ErrOrStderr(), "Paste the token, then press Ctrl-D on a line of its own.")
 	}
-	var token string
-	var err error
-	read := make(chan struct{})
-	go func() {
-		token, err = inspect.Read(input)
-		close(read)
-	}()
-	select {
-	case <-read:
-	case <-cmd.Context().Done(): // which ends no read of a terminal
-		return "", context.Cause(cmd.Context())
-	}
+	token, err := inspect.Read(input)
 	if err != nil {
 		return "", fmt.Errorf("read the token from %s: %w", name, err)
 	}

@@ -5,10 +5,8 @@ package tokens
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 
@@ -36,26 +34,6 @@ func inspectInput(t *testing.T, input string, args ...string) (stdout string, er
 	cmd.SetArgs(args)
 	err = cmd.ExecuteContext(t.Context())
 	return out.String(), err
-}
-
-// TestInspectEnds: a Ctrl-C ends the command while it waits for a token on a terminal.
-func TestInspectEnds(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	input, terminal := io.Pipe()
-	t.Cleanup(func() { _ = terminal.Close() })
-	cmd := NewInspectCommand(noCluster)
-	cmd.SetIn(input)
-	cmd.SetOut(io.Discard)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs([]string{})
-	go func() {
-		_, _ = terminal.Write([]byte("eyJ")) // returns once it is read
-		cancel()
-	}()
-	if err := cmd.ExecuteContext(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want %v", err, context.Canceled)
-	}
 }
 
 func TestInspectReads(t *testing.T) {

@@ -217,7 +217,7 @@ FAULTS ?= short
 .PHONY: faults
 faults: control-plane build build-race ## Try to break what docs/reliability.md promises; FAULTS=long, SEED=n, LOGS=directory.
 	@go -C test build -buildvcs=false -o ../bin/faults ./cmd/faults
-	@bin/faults -race-binary=bin/race/$(product) -binary=bin/$(product) -root=. -seed=$(SEED) \
+	@bin/faults -race-binary=bin/race/$(product) -binary=bin/$(product) -seed=$(SEED) \
 		$(if $(LOGS),-logs=$(LOGS)) $(if $(BUSY),-busy) $(if $(filter long,$(FAULTS)),-for=44m -v)
 
 # Compiling two more kube-apiservers takes too long for continuous integration.

@@ -219,7 +219,7 @@ func TestKeysForget(t *testing.T) {
 // what kube-apiserver says, because it cannot be asked.
 func TestKeysRevoke(t *testing.T) {
 	t.Parallel()
-	const question = "every token signed with [\"" + rsaID + "\"] will be refused, those in Secrets until they are filled again"
+	const question = "every token signed with " + rsaID + " will be refused, those in Secrets until they are filled again"
 	const revoked = "revoked, but: it is not known"
 	cases := map[string]struct {
 		reason  string

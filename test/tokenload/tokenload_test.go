@@ -23,8 +23,10 @@ func TestTally(t *testing.T) {
 		failed, refused, unanswered int
 		want                        string
 	}{
-		"none":     {},
-		"busy":     {[]error{late}, []error{late, late}, 0, 0, 3, "no token was refused, but 3 calls got no answer within 30s: this machine is too busy; "},
+		"none": {},
+		"busy": {
+			[]error{late}, []error{late, late}, 0, 0, 3, "no token was refused, but 3 calls got no answer within 30s: this machine is too busy; ",
+		},
 		"refused":  {nil, []error{late, refused, refused}, 0, 2, 1, "refused: unknown key"},
 		"answered": {[]error{failed}, []error{late}, 1, 0, 1, "Internal error occurred: x"},
 	} {

@@ -220,9 +220,7 @@ func (w *webhook) certify(m *Manager, o *options.Webhook) error {
 		w.follow(Connected, files.Run)
 		return nil
 	}
-	config := certs.ManagedConfig{
-		Client: m.Client, Hosts: callersHosts(o), Recorder: m.Recorder, Metrics: metrics, Loops: m.Loops,
-	}
+	config := certs.ManagedConfig{Client: m.Client, Hosts: callersHosts(o), Recorder: m.Recorder, Metrics: metrics, Loops: m.Loops}
 	phase := Connected
 	if o.Registration == registration.Static {
 		config.File, phase = filepath.Join(o.StaticDir, servingCAFile), AtOnce

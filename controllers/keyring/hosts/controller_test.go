@@ -90,7 +90,7 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 			}
 			return "", 0
 		},
-		Apply: func(desired ring.Desired) { r.desired.Store(&desired) },
+		Apply:    func(desired ring.Desired) { r.desired.Store(&desired) },
 		Recorder: w.Recorder(),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(w.Registry.MustRegister),
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestMain(m *testing.M) {
@@ -115,15 +117,11 @@ func FuzzReview(f *testing.F) {
 		}
 		answer := ask(t, webhook, post(path, string(body)))
 		response := answer.Response
-		if version := answer.APIVersion; version != "admission.k8s.io/v1" && version != "admission.k8s.io/v1beta1" {
-			t.Errorf("apiVersion %q", version)
-		}
-		if uid, ok := uidOf(body); ok && uid != string(response.UID) {
-			t.Errorf("the answer has uid %q, want %q", response.UID, uid)
-		}
-		if response.Patch != nil && !json.Valid(response.Patch) {
-			t.Errorf("the patch is no JSON: %q", response.Patch)
-		}
+		version := answer.APIVersion
+		testutil.Expect(t, version == "admission.k8s.io/v1" || version == "admission.k8s.io/v1beta1", "apiVersion %q", version)
+		uid, ok := uidOf(body)
+		testutil.Expect(t, !ok || uid == string(response.UID), "the answer has uid %q, want %q", response.UID, uid)
+		testutil.Expect(t, response.Patch == nil || json.Valid(response.Patch), "the patch is no JSON: %q", response.Patch)
 	})
 }
 

@@ -168,9 +168,8 @@ func TestCallersStay(t *testing.T) {
 			testutil.CheckContains(t, "flood", "200 HTTP/1.1 ok", flood.get("/readyz"))
 		}
 		const evicted = "sacm_webhook_connections_evicted_total"
-		if got := testutil.Series(registry, evicted); len(got) != 1 || got[0] == evicted+" 0" {
-			t.Errorf("no flood: %v", got)
-		}
+		got := testutil.Series(registry, evicted)
+		testutil.Expect(t, len(got) == 1 && got[0] != evicted+" 0", "no flood: %v", got)
 		testutil.Check(t, "first, afterwards", yes, first.review(t))
 		testutil.Check(t, "second, afterwards", yes, second.review(t))
 		testutil.Check(t, "connections with a certificate", 3, dials)

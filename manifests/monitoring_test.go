@@ -48,9 +48,7 @@ func alerts(t *testing.T) []alert {
 	for _, group := range rule.Spec.Groups {
 		found = append(found, group.Rules...)
 	}
-	if len(found) == 0 {
-		t.Fatal("there are no alerts")
-	}
+	testutil.Require(t, len(found) != 0, "there are no alerts")
 	return found
 }
 
@@ -64,13 +62,10 @@ func TestAlertsAreDocumented(t *testing.T) {
 			t.Errorf("%s: the runbook is %q, want %q", alert.Alert, alert.Annotations["runbook_url"], want)
 		}
 		for _, annotation := range []string{"summary", "description"} {
-			if alert.Annotations[annotation] == "" {
-				t.Errorf("%s has no %s", alert.Alert, annotation)
-			}
+			testutil.Expect(t, alert.Annotations[annotation] != "", "%s has no %s", alert.Alert, annotation)
 		}
-		if !slices.Contains([]string{"critical", "warning", "info"}, alert.Labels["severity"]) {
-			t.Errorf("%s: the severity is %q", alert.Alert, alert.Labels["severity"])
-		}
+		testutil.Expect(t, slices.Contains([]string{"critical", "warning", "info"}, alert.Labels["severity"]), "%s: the severity is %q",
+			alert.Alert, alert.Labels["severity"])
 	}
 	for _, match := range regexp.MustCompile(`(?m)^### (SACM\w+)$`).FindAllStringSubmatch(page(t, operationsFile), -1) {
 		headings = append(headings, match[1])
@@ -95,13 +90,10 @@ func TestExpressionsAskForMetricsThatExist(t *testing.T) {
 	maps.Copy(expressions, dashboard(t))
 	for where, expr := range expressions {
 		asked := metricsOf(expr)
-		if len(asked) == 0 {
-			t.Errorf("%s asks for no metric: %s", where, expr)
-		}
+		testutil.Expect(t, len(asked) != 0, "%s asks for no metric: %s", where, expr)
 		for _, name := range asked {
-			if !known[name] && !known[histogramPart.ReplaceAllString(name, "")] {
-				t.Errorf("%s asks for %s, which is not in %s", where, name, metricsFile)
-			}
+			testutil.Expect(t, known[name] || known[histogramPart.ReplaceAllString(name, "")], "%s asks for %s, which is not in %s", where, name,
+				metricsFile)
 		}
 	}
 }
@@ -145,18 +137,14 @@ func dashboard(t *testing.T) map[string]string {
 	testutil.Must(t, json.Unmarshal([]byte(page(t, "monitoring/grafana/sa-controller-manager.json")), &board))
 	found, ids := map[string]string{}, map[int]bool{}
 	for _, panel := range board.Panels {
-		if ids[panel.ID] {
-			t.Errorf("the panel %q has the number %d of another one", panel.Title, panel.ID)
-		}
+		testutil.Expect(t, !ids[panel.ID], "the panel %q has the number %d of another one", panel.Title, panel.ID)
 		ids[panel.ID] = true
-		if panel.Type == "stat" && len(panel.Field.Defaults.Thresholds.Steps) < 2 {
-			t.Errorf("the panel %q has no colours: 0 and 2 leaders would look like 1", panel.Title)
-		}
+		testutil.Expect(t, panel.Type != "stat" || len(panel.Field.Defaults.Thresholds.Steps) >= 2,
+			"the panel %q has no colours: 0 and 2 leaders would look like 1", panel.Title)
 		for _, target := range panel.Targets {
 			found["panel "+panel.Title+" "+target.RefID] = target.Expr
-			if panel.Type == "stat" && !target.Instant {
-				t.Errorf("the panel %q shows the last value of the range, of a process that is down too", panel.Title)
-			}
+			testutil.Expect(t, panel.Type != "stat" || target.Instant,
+				"the panel %q shows the last value of the range, of a process that is down too", panel.Title)
 		}
 	}
 	return found
@@ -190,9 +178,7 @@ func TestPageHasEveryEvent(t *testing.T) {
 func documented(t *testing.T, heading string) []string {
 	t.Helper()
 	_, text, found := strings.Cut(page(t, metricsFile), "\n## "+heading+"\n")
-	if !found {
-		t.Fatalf("%s has no heading %q", metricsFile, heading)
-	}
+	testutil.Require(t, found, "%s has no heading %q", metricsFile, heading)
 	text, _, _ = strings.Cut(text, "\n## ")
 	names := map[string]bool{}
 	for line := range strings.Lines(text) {

@@ -31,8 +31,7 @@ import (
 // forge makes a token with any header and any signature over it.
 func forge(tb testing.TB, header map[string]any, payload string, sign func(text string) []byte) string {
 	tb.Helper()
-	encoded, err := json.Marshal(header)
-	testutil.Must(tb, err)
+	encoded := testutil.Get(json.Marshal(header))(tb)
 	text := segment(string(encoded)) + "." + segment(payload)
 	return text + "." + base64.RawURLEncoding.EncodeToString(sign(text))
 }
@@ -42,9 +41,7 @@ func forge(tb testing.TB, header map[string]any, payload string, sign func(text 
 func with(tb testing.TB, method jwt.SigningMethod, key any) func(string) []byte {
 	return func(text string) []byte {
 		tb.Helper()
-		signature, err := method.Sign(text, key)
-		testutil.Must(tb, err)
-		return signature
+		return testutil.Get(method.Sign(text, key))(tb)
 	}
 }
 
@@ -55,9 +52,7 @@ func rawKey(tb testing.TB, data []byte) crypto.Signer {
 	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
 		return key
 	}
-	key, err := x509.ParseECPrivateKey(block.Bytes)
-	testutil.Must(tb, err)
-	return key
+	return testutil.Get(x509.ParseECPrivateKey(block.Bytes))(tb)
 }
 
 // attack is a token that must not verify with a ring of RSA2048 (active), P256 and P384, with the error it
@@ -71,8 +66,7 @@ func attacks(tb testing.TB) map[string]attack {
 	tb.Helper()
 	rsaKey, ecKey := testkeys.Parse(testkeys.RSA2048()).ID(), testkeys.Parse(testkeys.P256()).ID()
 	rawRSA, rawEC, stranger := rawKey(tb, testkeys.RSA2048()), rawKey(tb, testkeys.P256()), rawKey(tb, testkeys.RSA2048Other())
-	publicDER, err := x509.MarshalPKIXPublicKey(rawRSA.Public())
-	testutil.Must(tb, err)
+	publicDER := testutil.Get(x509.MarshalPKIXPublicKey(rawRSA.Public()))(tb)
 	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER})
 	hmacWith := func(secret []byte) func(string) []byte { return with(tb, jwt.SigningMethodHS256, secret) }
 	zeros := func(n int) func(string) []byte { return func(string) []byte { return make([]byte, n) } }
@@ -137,9 +131,7 @@ func attacks(tb testing.TB) map[string]attack {
 func jwk(tb testing.TB, key crypto.Signer) map[string]any {
 	tb.Helper()
 	public, ok := key.Public().(*rsa.PublicKey)
-	if !ok {
-		tb.Fatal("not an RSA key")
-	}
+	testutil.Require(tb, ok, "not an RSA key")
 	modulus := public.N.Bytes()
 	return map[string]any{"kty": "RSA", "alg": "RS256", "n": base64.RawURLEncoding.EncodeToString(modulus), "e": "AQAB"}
 }
@@ -149,9 +141,7 @@ func asn1Signature(tb testing.TB, key crypto.Signer) func(string) []byte {
 	return func(text string) []byte {
 		tb.Helper()
 		digest := sha256.Sum256([]byte(text))
-		signature, err := key.Sign(rand.Reader, digest[:], crypto.SHA256)
-		testutil.Must(tb, err)
-		return signature
+		return testutil.Get(key.Sign(rand.Reader, digest[:], crypto.SHA256))(tb)
 	}
 }
 
@@ -166,15 +156,9 @@ func TestVerifyLegacyRefuses(t *testing.T) {
 	for name, attack := range attacks(t) {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.VerifyLegacy(attack.token, keys)
-			if !errors.Is(err, attack.want) {
-				t.Fatalf("error is %v, want %v", err, attack.want)
-			}
-			if got != (tokens.Token{}) {
-				t.Errorf("claims of a token that nobody vouches for were returned: %v", got)
-			}
-			if strings.Contains(err.Error(), "CANARY") {
-				t.Errorf("error %q quotes the token", err)
-			}
+			testutil.Require(t, errors.Is(err, attack.want), "error is %v, want %v", err, attack.want)
+			testutil.Expect(t, got == (tokens.Token{}), "claims of a token that nobody vouches for were returned: %v", got)
+			testutil.Expect(t, !strings.Contains(err.Error(), "CANARY"), "error %q quotes the token", err)
 		})
 	}
 }
@@ -229,9 +213,8 @@ func TestVerifyLegacyTrustsKeysNotLabels(t *testing.T) {
 				"RS256": with(t, jwt.SigningMethodRS256, rawKey(t, testkeys.RSA1024())),
 			} {
 				for _, header := range []map[string]any{{"alg": alg, "kid": "k"}, {"alg": alg}} {
-					if _, err := tokens.VerifyLegacy(forge(t, header, legacyPayload, sign), source); !errors.Is(err, tokens.ErrBadSignature) {
-						t.Errorf("alg %s: error is %v", alg, err)
-					}
+					_, err := tokens.VerifyLegacy(forge(t, header, legacyPayload, sign), source)
+					testutil.Expect(t, errors.Is(err, tokens.ErrBadSignature), "alg %s: error is %v", alg, err)
 				}
 			}
 		})
@@ -249,9 +232,8 @@ func TestVerifyLegacyWithoutKeys(t *testing.T) {
 		"empty ring": signing.NewKeyring(signing.KeyFileRing(nil)),
 		"nil set":    fixedKeys{},
 	} {
-		if _, err := tokens.VerifyLegacy(token, source); !errors.Is(err, tokens.ErrUnknownKey) {
-			t.Errorf("%s: error is %v", name, err)
-		}
+		_, err := tokens.VerifyLegacy(token, source)
+		testutil.Expect(t, errors.Is(err, tokens.ErrUnknownKey), "%s: error is %v", name, err)
 	}
 }
 
@@ -291,8 +273,7 @@ func FuzzVerifyLegacy(f *testing.F) {
 		signed[v.Token[:strings.LastIndex(v.Token, ".")]] = true
 	}
 	for _, key := range []*signing.PrivateKey{testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256())} {
-		token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(f.Context(), account, secretName)
-		testutil.Must(f, err)
+		token := testutil.Get(tokens.NewIssuer(key, tokens.CompatClaims).Legacy(f.Context(), account, secretName))(f)
 		f.Add(token)
 		signed[token[:strings.LastIndex(token, ".")]] = true
 	}
@@ -300,17 +281,13 @@ func FuzzVerifyLegacy(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token string) {
 		got, err := tokens.VerifyLegacy(token, keys)
 		if err == nil {
-			if !signed[token[:strings.LastIndex(token, ".")]] {
-				t.Fatal("a forged token verifies")
-			}
+			testutil.Require(t, signed[token[:strings.LastIndex(token, ".")]], "a forged token verifies")
 			return
 		}
 		known := false
 		for _, sentinel := range []error{tokens.ErrMalformed, tokens.ErrUnknownKey, tokens.ErrBadSignature, tokens.ErrNotLegacy} {
 			known = known || errors.Is(err, sentinel)
 		}
-		if !known || len(err.Error()) > 120 || got != (tokens.Token{}) {
-			t.Fatalf("VerifyLegacy returned %v, %v", got, err)
-		}
+		testutil.Require(t, known && len(err.Error()) <= 120 && got == (tokens.Token{}), "VerifyLegacy returned %v, %v", got, err)
 	})
 }

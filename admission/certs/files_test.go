@@ -144,9 +144,7 @@ func TestFilesReload(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the new pair was not noticed")
 	}
-	if !serves(second) {
-		t.Error("another pair is served than the new one")
-	}
+	testutil.Expect(t, serves(second), "another pair is served than the new one")
 }
 
 // rotating is Files whose content a test changes, step by step.
@@ -303,9 +301,8 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 					t.Errorf("%s: step %d: the caBundle has %s, want %s; is the leaf of the %s files: %t", tc.reason, i, r.has(c), one.has,
 						one.serves, bytes.HasPrefix(files[one.serves].cert, served))
 				}
-				if err := r.Ready(); err != nil {
-					t.Errorf("%s: step %d: %v", tc.reason, i, err)
-				}
+				err := r.Ready()
+				testutil.Expect(t, err == nil, "%s: step %d: %v", tc.reason, i, err)
 			}
 		})
 	}
@@ -317,9 +314,8 @@ func TestClientCA(t *testing.T) {
 	now := time.Now()
 	cas := []*authority{madeAt(t, now, day), madeAt(t, now, day)}
 	dir := t.TempDir()
-	if _, err := NewClientCA(filepath.Join(dir, "ca.crt")); err == nil {
-		t.Error("a client CA is read from a file that does not exist")
-	}
+	_, err := NewClientCA(filepath.Join(dir, "ca.crt"))
+	testutil.Expect(t, err != nil, "a client CA is read from a file that does not exist")
 	file := writeFile(t, dir, "ca.crt", pki.CertPEM(cas[0].cert))
 	c := testutil.Get(NewClientCA(file))(t)
 	testutil.Start(t, c.Run)
@@ -328,15 +324,12 @@ func TestClientCA(t *testing.T) {
 		config := testutil.Get(c.ConfigForClient(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert})(nil))(t)
 		pool := x509.NewCertPool()
 		pool.AddCert(want.cert)
-		if !config.ClientCAs.Equal(pool) || config.ClientAuth != tls.RequireAndVerifyClientCert {
-			t.Errorf("%s: clients of another CA get in", when)
-		}
+		testutil.Expect(t, config.ClientCAs.Equal(pool) && config.ClientAuth == tls.RequireAndVerifyClientCert,
+			"%s: clients of another CA get in", when)
 	}
 	trusts("at first", cas[0])
 	writeFile(t, dir, "ca.crt", []byte("rubbish"))
-	if err := c.content.RunOnce(t.Context()); err == nil {
-		t.Error("a damaged file is accepted")
-	}
+	testutil.Expect(t, c.content.RunOnce(t.Context()) != nil, "a damaged file is accepted")
 	trusts("after damage", cas[0])
 	previous := c.Pool()
 	writeFile(t, dir, "ca.crt", pki.CertPEM(cas[1].cert))

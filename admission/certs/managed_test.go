@@ -125,23 +125,14 @@ func TestManagedFirstStart(t *testing.T) {
 		for _, host := range []string{"127.0.0.1", "webhook.kube-system.svc", "10.0.0.9"} {
 			testutil.CheckError(t, "the leaf is refused for "+host, "", accepts(m, m.CABundle(), host))
 		}
-		if err := accepts(m, m.CABundle(), "example.org"); err == nil {
-			t.Error("the leaf is good for a host that it was not asked for")
-		}
+		testutil.Expect(t, accepts(m, m.CABundle(), "example.org") != nil, "the leaf is good for a host that it was not asked for")
 		leaf := m.current.Load().serving.Leaf
-		if leaf.IsCA || leaf.KeyUsage&x509.KeyUsageCertSign != 0 {
-			t.Error("the leaf could sign certificates")
-		}
-		if !leaf.NotBefore.Before(time.Now().Add(-time.Minute)) {
-			t.Errorf("the leaf is valid from %s, which a caller with a slow clock refuses", leaf.NotBefore)
-		}
-		if leaf.SerialNumber.BitLen() < 64 {
-			t.Errorf("the serial number %d is not random", leaf.SerialNumber)
-		}
+		testutil.Expect(t, !leaf.IsCA && leaf.KeyUsage&x509.KeyUsageCertSign == 0, "the leaf could sign certificates")
+		testutil.Expect(t, leaf.NotBefore.Before(time.Now().Add(-time.Minute)),
+			"the leaf is valid from %s, which a caller with a slow clock refuses", leaf.NotBefore)
+		testutil.Expect(t, leaf.SerialNumber.BitLen() >= 64, "the serial number %d is not random", leaf.SerialNumber)
 		for _, key := range []string{stateobject.VersionKey, keyActiveCert, keyActiveKey} {
-			if len(secretOf(t, client).Data[key]) == 0 {
-				t.Errorf("the Secret lacks %s", key)
-			}
+			testutil.Expect(t, len(secretOf(t, client).Data[key]) != 0, "the Secret lacks %s", key)
 		}
 		const name = "sacm_certificate_expiration_timestamp_seconds"
 		want := []string{
@@ -181,9 +172,8 @@ func TestManagedSaysWhatIsMissing(t *testing.T) {
 			})
 			m := run(t, ManagedConfig{Client: client})
 			testutil.CheckError(t, "Ready", "write secret kube-system/"+SecretName, m.Ready())
-			if _, err := m.GetCertificate(nil); err == nil {
-				t.Errorf("%s: there is a certificate out of nowhere, or of an expired CA", verb)
-			}
+			_, err := m.GetCertificate(nil)
+			testutil.Expect(t, err != nil, "%s: there is a certificate out of nowhere, or of an expired CA", verb)
 			testutil.Check(t, "caBundle out of nowhere", "", string(m.CABundle()))
 			forbidden.Store(false)
 			pause(maxBackoff)
@@ -205,16 +195,14 @@ func TestManagedAcrossAJump(t *testing.T) {
 		serials := map[string]bool{}
 		for step := range 3 * 24 * 6 {
 			for whose, now := range map[string]time.Time{"its own": time.Now(), "ours": clock.Now()} {
-				if err := acceptsAt(m, m.CABundle(), "127.0.0.1", now); err != nil {
-					t.Fatalf("step %d: a caller whose clock is %s: %v", step, whose, err)
-				}
+				err := acceptsAt(m, m.CABundle(), "127.0.0.1", now)
+				testutil.Require(t, err == nil, "step %d: a caller whose clock is %s: %v", step, whose, err)
 			}
 			serials[m.current.Load().serving.Leaf.SerialNumber.String()] = true
 			pause(10 * time.Minute)
 		}
-		if n := len(serials); n < 12 || n > 20 {
-			t.Errorf("%d leaves in three days, want about one in four hours", n)
-		}
+		n := len(serials)
+		testutil.Expect(t, n >= 12 && n <= 20, "%d leaves in three days, want about one in four hours", n)
 	})
 }
 
@@ -230,18 +218,15 @@ func TestServingCAInAFile(t *testing.T) {
 		testutil.Must(t, os.Remove(config.File))
 		time.Sleep(time.Minute)
 		own := m.CABundle()
-		if cas := parse(t, own); len(cas) != 2 {
-			t.Fatalf("the caBundle has %d CAs, want the first one and one to come", len(cas))
-		}
+		cas := parse(t, own)
+		testutil.Require(t, len(cas) == 2, "the caBundle has %d CAs, want the first one and one to come", len(cas))
 		m.Registered([][]byte{first}, false)
 		time.Sleep(10 * time.Minute)
 		testutil.Must(t, accepts(m, first, "127.0.0.1"))
 
 		m.Registered([][]byte{own}, false)
 		time.Sleep(time.Minute)
-		if accepts(m, first, "127.0.0.1") == nil {
-			t.Error("the leaf is still of the first CA")
-		}
+		testutil.Expect(t, accepts(m, first, "127.0.0.1") != nil, "the leaf is still of the first CA")
 		testutil.Must(t, accepts(m, own, "127.0.0.1"))
 
 		// A new process needs no API, and a damaged file is written again by the one that runs.
@@ -288,25 +273,20 @@ func TestManagedNeverRefused(t *testing.T) {
 				}
 				pause(tc.every)
 				for who, m := range replicas {
-					if err := registered.accept(m); err != nil {
-						t.Fatalf("%s: step %d: the %s is refused: %v", tc.reason, step, who, err)
-					}
+					err := registered.accept(m)
+					testutil.Require(t, err == nil, "%s: step %d: the %s is refused: %v", tc.reason, step, who, err)
 				}
 				seen[leader.current.Load().serving.Leaf.Issuer.CommonName] = true
-				if certificates := len(parse(t, leader.CABundle())); certificates > tc.most {
-					t.Fatalf("%s: step %d: the caBundle has grown to %d certificates", tc.reason, step, certificates)
-				}
+				certificates := len(parse(t, leader.CABundle()))
+				testutil.Require(t, certificates <= tc.most, "%s: step %d: the caBundle has grown to %d certificates", tc.reason, step, certificates)
 			}
-			if len(seen) < tc.cas {
-				t.Errorf("%s: leaves were of %d CAs, want at least %d", tc.reason, len(seen), tc.cas)
-			}
+			testutil.Expect(t, len(seen) >= tc.cas, "%s: leaves were of %d CAs, want at least %d", tc.reason, len(seen), tc.cas)
 			settled := testutil.Get(read(secretOf(t, client)))(t)
 			for who, m := range replicas {
 				testutil.CheckError(t, "the leaf of the "+who+" in the end", "", accepts(m, pki.CertPEM(settled.active.cert), "127.0.0.1"))
 			}
-			if bytes.Contains(leader.CABundle(), pki.CertPEM(first.cert)) {
-				t.Errorf("%s: the caBundle still has a CA that is not in use", tc.reason)
-			}
+			testutil.Expect(t, !bytes.Contains(leader.CABundle(), pki.CertPEM(first.cert)), "%s: the caBundle still has a CA that is not in use",
+				tc.reason)
 		})
 	}
 }
@@ -355,9 +335,7 @@ func TestManagedRepairs(t *testing.T) {
 				back := bytes.Equal(secretOf(t, client).Data[key], data[key])
 				testutil.Check(t, "the Secret has got back its "+key, true, back)
 			}
-			if m.current.Load().serving != before {
-				t.Error("the leaf was replaced")
-			}
+			testutil.Expect(t, m.current.Load().serving == before, "the leaf was replaced")
 			if empty || !bytes.Contains(m.CABundle(), pki.CertPEM(active.cert)) || !bytes.Contains(m.CABundle(), pki.CertPEM(previous.cert)) {
 				t.Error("the caBundle lost a CA")
 			}
@@ -405,9 +383,8 @@ func TestManagedDoesNotFight(t *testing.T) {
 		const during = 20 * time.Second
 		pause(during)
 		const want = writeBurst + int(during/writeInterval)
-		if writes < writeBurst || writes > want+1 {
-			t.Errorf("%d writes in %s of being deleted, want between %d and %d", writes, during, writeBurst, want+1)
-		}
+		testutil.Expect(t, writes >= writeBurst && writes <= want+1, "%d writes in %s of being deleted, want between %d and %d", writes, during,
+			writeBurst, want+1)
 		testutil.CheckError(t, "not ready", "", m.Ready())
 	})
 }

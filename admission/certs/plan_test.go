@@ -269,28 +269,22 @@ func FuzzPlan(f *testing.F) {
 		before := secret.DeepCopy()
 		decided, err := plan(o)
 		for line := range lines {
-			if strings.Contains(decided.reason, line) {
-				t.Errorf("the reason quotes a key: %s", decided.reason)
-			}
+			testutil.Expect(t, !strings.Contains(decided.reason, line), "the reason quotes a key: %s", decided.reason)
 		}
 		for name, was := range before.Data {
-			if !bytes.Equal(was, secret.Data[name]) {
-				t.Errorf("what was given is changed: %s", name)
-			}
+			testutil.Expect(t, bytes.Equal(was, secret.Data[name]), "what was given is changed: %s", name)
 		}
 		if err != nil {
 			testutil.CheckError(t, "plan", "this program knows", err)
 			return
 		}
-		if decided.wanted.active == nil || !o.now.Before(decided.wanted.active.cert.NotAfter) {
-			t.Fatalf("nobody signs, because %q", decided.reason)
-		}
+		testutil.Require(t, decided.wanted.active != nil && o.now.Before(decided.wanted.active.cert.NotAfter), "nobody signs, because %q",
+			decided.reason)
 		for range 3 { // a CA that has just become the active one may have to be replaced itself
 			if decided.reason == "" {
 				return
 			}
-			o.secret, err = decided.wanted.writeInto(secret)
-			testutil.Must(t, err)
+			o.secret = testutil.Get(decided.wanted.writeInto(secret))(t)
 			decided = testutil.Get(plan(o))(t)
 		}
 		t.Errorf("it is planned again and again: %q", decided.reason)

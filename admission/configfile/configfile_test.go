@@ -42,12 +42,9 @@ func TestFindings(t *testing.T) {
 			testutil.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(manifests.AdmissionConfig)), 0o700))
 			testutil.Must(t, os.WriteFile(filepath.Join(dir, manifests.AdmissionConfig), []byte(copied+"plugins: []\n"), 0o600))
 			got := testutil.Get(Findings(dir))(t)
-			if is := len(got.Findings) == 1 && fmt.Sprint(got.Findings[0].Objects) == "["+file+"]"; is != tc.changed || got.Skipped != tc.skipped {
-				t.Errorf("%s: %+v", tc.reason, got)
-			}
-			if tc.head && tc.skipped && !strings.Contains(got.Note, file) {
-				t.Errorf("the note %q does not name the file", got.Note)
-			}
+			is := len(got.Findings) == 1 && fmt.Sprint(got.Findings[0].Objects) == "["+file+"]"
+			testutil.Expect(t, is == tc.changed && got.Skipped == tc.skipped, "%s: %+v", tc.reason, got)
+			testutil.Expect(t, !tc.head || !tc.skipped || strings.Contains(got.Note, file), "the note %q does not name the file", got.Note)
 		})
 	}
 }

@@ -20,15 +20,13 @@ type Metrics struct {
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return &Metrics{
 		states: series.GaugeVec(mustRegister, "sacm_webhook_registration_state",
-			"State of the webhook registration, unless --webhook-registration is none: 1 for the current state, 0 for "+
-				"every other. On the leader it is starting, waiting, proving, repairing, registered, unreachable, unknown or off; "+
-				"on other replicas idle. With --webhook-registration=static every replica has all of them but idle.", "state"),
-		staticLoaded: series.GaugeVec(mustRegister, "sacm_webhook_static_loaded",
-			"Whether kube-apiserver of this host has loaded our files and calls this process by them, with "+
-				"--webhook-registration=static: 1 or 0."), // without labels, and so absent otherwise
+			"State of the webhook registration, if there is one: 1 for the current state, 0 for every other. On the leader it is "+
+				"starting, waiting, proving, repairing, registered, unreachable, unknown or off; "+
+				"on other replicas idle. With files of the host every replica has all of them but idle.", "state"),
+		staticLoaded: series.GaugeVec(mustRegister, "sacm_webhook_static_loaded", // without labels, and so absent otherwise
+			"Whether kube-apiserver of this host has loaded our files and calls this process by them: 1 or 0."),
 		repairs: series.Counter(mustRegister, "sacm_webhook_registration_repairs_total",
-			"Number of times that another client had changed or deleted the registration, or with --webhook-registration=static "+
-				"a file of it."),
+			"Number of times that another client had changed or deleted the registration, or a file of it."),
 	}
 }
 

@@ -81,13 +81,10 @@ func TestRegistersWhatIsProved(t *testing.T) {
 			testutil.Must(t, r.Status().Check())
 			probes, writes := a.counts()
 			// Each configuration may be created again before its watch has told of it; it exists then.
-			if probes != 1 || writes < 3 || writes > 5 {
-				t.Errorf("%d probes and %d writes, want 1 and 3", probes, writes)
-			}
+			testutil.Expect(t, probes == 1 && writes >= 3 && writes <= 5, "%d probes and %d writes, want 1 and 3", probes, writes)
 			pause(time.Hour)
-			if _, after := a.counts(); after != writes {
-				t.Errorf("%d writes in an hour in which nothing happened", after-writes)
-			}
+			_, after := a.counts()
+			testutil.Expect(t, after == writes, "%d writes in an hour in which nothing happened", after-writes)
 		})
 	}
 }
@@ -119,15 +116,12 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 			testutil.CheckError(t, "Check", "https://127.0.0.1:10262/mutate", r.Status().Check())
 			testutil.CheckError(t, "Check", tc.wantErr, r.Status().Check())
 			o, err := mutating.in(a).get(t.Context())
-			if err != nil || len(o.entries) != 1 || o.entries[0].Name != probeName {
-				t.Errorf("more than the probe is bound: %v, %v", o, err)
-			}
+			testutil.Expect(t, err == nil && len(o.entries) == 1 && o.entries[0].Name == probeName, "more than the probe is bound: %v, %v", o, err)
 			testutil.Check(t, "the validating one", "gone", a.holds(t, validating))
 			probes, writes := a.counts()
 			// It may be created again before its watch has told of it.
-			if writes < 1 || writes > 2 || probes < 20 || probes > 31 {
-				t.Errorf("%d writes and %d probes in ten minutes, want 1 and about 27", writes, probes)
-			}
+			testutil.Expect(t, writes >= 1 && writes <= 2 && probes >= 20 && probes <= 31,
+				"%d writes and %d probes in ten minutes, want 1 and about 27", writes, probes)
 			testutil.Check(t, "number of Events", 1, len(a.recorded()))
 			if tc.down == nil {
 				return
@@ -158,9 +152,8 @@ func TestProvedAgain(t *testing.T) {
 		} {
 			a.breaks(step.err)
 			pause(2 * time.Minute)
-			if got := r.Status(); got.State != step.want || (got.Check() == nil) != (step.want == Registered) {
-				t.Errorf("%s: %s", step.reason, got)
-			}
+			got := r.Status()
+			testutil.Expect(t, got.State == step.want && (got.Check() == nil) == (step.want == Registered), "%s: %s", step.reason, got)
 		}
 	})
 }
@@ -379,9 +372,8 @@ func TestCABundleChanges(t *testing.T) {
 		a.accepts(slices.Concat(first, second))
 		synctest.Wait()
 		a.expect(t, "both", "mutate", "validate")
-		if probes, _ := a.counts(); probes != 2 {
-			t.Errorf("%d probes for a rollover, want one more than the first", probes-1)
-		}
+		probes, _ := a.counts()
+		testutil.Expect(t, probes == 2, "%d probes for a rollover, want one more than the first", probes-1)
 		testutil.Check(t, "registered", []string{string(first) + string(second)}, a.ca.has())
 		a.change(t, validating, func(o *object) *object { return o.with(nil).annotated(AnnotationOff) })
 		third := caPEM(t)
@@ -463,9 +455,7 @@ func TestStepsAreOfTheTerm(t *testing.T) {
 		config := a.config()
 		fenced := 0
 		config.Client = probes{a, func(ctx context.Context) {
-			if ctx.Value(term{}) == nil {
-				t.Error("a request without the fence")
-			}
+			testutil.Expect(t, ctx.Value(term{}) != nil, "a request without the fence")
 			fenced++
 		}}
 		r := New(config)
@@ -473,8 +463,6 @@ func TestStepsAreOfTheTerm(t *testing.T) {
 		testutil.Start(t, func(ctx context.Context) error { return r.Lead(context.WithValue(ctx, term{}, true)) })
 		pause(time.Second)
 		wantState(t, r, Registered)
-		if fenced == 0 {
-			t.Error("no request")
-		}
+		testutil.Expect(t, fenced != 0, "no request")
 	})
 }

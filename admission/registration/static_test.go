@@ -163,9 +163,7 @@ func TestStaticIsProved(t *testing.T) {
 		h.hides = map[string]bool{"MutatingAdmissionWebhook": true}
 		s := h.run()
 		h.walk(s, step{after: time.Hour, state: Waiting, detail: "needs staticManifestsDir: " + h.dir + "/mutating", files: "probe;"})
-		if h.asked > 190 {
-			t.Errorf("kube-apiserver has sent its metrics %d times in an hour, want at most three a minute", h.asked)
-		}
+		testutil.Expect(t, h.asked <= 190, "kube-apiserver has sent its metrics %d times in an hour, want at most three a minute", h.asked)
 		h.walk(s,
 			step{
 				do: func() {
@@ -232,13 +230,10 @@ func TestStaticOnAnotherPort(t *testing.T) {
 		})
 		s := h.run()
 		h.walk(s, step{after: time.Minute, state: Unreachable, detail: "connection refused", files: both})
-		if !exempt(h.loads(mutating)[0]) {
-			t.Error("the previous rules do not exempt the probe")
-		}
+		testutil.Expect(t, exempt(h.loads(mutating)[0]), "the previous rules do not exempt the probe")
 		h.walk(s, step{do: func() { h.down = nil }, after: maxPause, state: Registered, detail: "https://127.0.0.1:10263", files: both})
-		if got := *h.loads(mutating)[0].ClientConfig.URL; got != "https://127.0.0.1:10263/mutate" || exempt(h.loads(mutating)[0]) {
-			t.Errorf("the first rule is for %s", got)
-		}
+		got := *h.loads(mutating)[0].ClientConfig.URL
+		testutil.Expect(t, got == "https://127.0.0.1:10263/mutate" && !exempt(h.loads(mutating)[0]), "the first rule is for %s", got)
 	})
 }
 
@@ -295,9 +290,8 @@ func TestStaticPolicy(t *testing.T) {
 					s.keep.Add(h.dir)
 					pause(time.Second)
 					content, err := os.ReadFile(staticPolicyPath(h.dir))
-					if exists := err == nil && bytes.Equal(content, manifests.StaticPolicy); exists != want {
-						t.Errorf("%s the policy is there: %t, want %t; %v", what, exists, want, err)
-					}
+					exists := err == nil && bytes.Equal(content, manifests.StaticPolicy)
+					testutil.Expect(t, exists == want, "%s the policy is there: %t, want %t; %v", what, exists, want, err)
 				}
 				h.walk(s, step{after: time.Minute, state: Proving})
 				has("before the proof", false)
@@ -326,9 +320,8 @@ func TestUnregisterStatic(t *testing.T) {
 		s.keep.Add(h.dir)
 		pause(time.Second)
 		for _, path := range StaticPaths(h.dir) {
-			if _, err := os.Stat(path); !os.IsNotExist(err) {
-				t.Errorf("%s is there, or %v", path, err)
-			}
+			_, err := os.Stat(path)
+			testutil.Expect(t, os.IsNotExist(err), "%s is there, or %v", path, err)
 		}
 		testutil.Must(t, RegisterStatic(h.dir))
 		s.keep.Add(h.dir)
@@ -385,9 +378,8 @@ func TestStaticFight(t *testing.T) {
 				repairs++
 			}
 		}
-		if most := writeBurst + int(time.Minute/writeInterval); repairs == 0 || repairs > most {
-			t.Errorf("%d repairs in a minute, want at most %d", repairs, most)
-		}
+		most := writeBurst + int(time.Minute/writeInterval)
+		testutil.Expect(t, repairs != 0 && repairs <= most, "%d repairs in a minute, want at most %d", repairs, most)
 		h.walk(s, step{after: 2 * staticPoll, state: Registered})
 	})
 }
@@ -445,8 +437,7 @@ func TestDecodeStatic(t *testing.T) {
 			"metadata: {name: a.static.k8s.io}\nx: 1\n",
 		"another name": "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a}\n",
 	} {
-		if _, err := mutating.decodeStatic([]byte(content)); err == nil {
-			t.Errorf("%s: decoded", name)
-		}
+		_, err := mutating.decodeStatic([]byte(content))
+		testutil.Expect(t, err != nil, "%s: decoded", name)
 	}
 }

@@ -139,12 +139,8 @@ func TestLongTexts(t *testing.T) {
 			webhook := newWebhookOf(t, tc.mode)
 			for _, path := range []string{"/mutate", "/validate"} {
 				answer := measure(t, name, webhook, path, tc.review).Body
-				if answer.Len() > 1<<20 {
-					t.Errorf("%s: the answer has %d KiB", path, answer.Len()>>10)
-				}
-				if path == "/mutate" && !bytes.Contains(answer.Bytes(), []byte(tc.code)) {
-					t.Errorf("want %s: %.300s", tc.code, answer)
-				}
+				testutil.Expect(t, answer.Len() <= 1<<20, "%s: the answer has %d KiB", path, answer.Len()>>10)
+				testutil.Expect(t, path != "/mutate" || bytes.Contains(answer.Bytes(), []byte(tc.code)), "want %s: %.300s", tc.code, answer)
 			}
 		})
 	}
@@ -167,9 +163,8 @@ func measure(t *testing.T, name string, webhook http.Handler, path, review strin
 	taken := after.TotalAlloc - before.TotalAlloc
 	t.Logf("%s %s: %d KiB sent, %d KiB taken, %s, %d KiB answered, %.200s",
 		name, path, len(review)>>10, taken>>10, took, recorder.Body.Len()>>10, recorder.Body)
-	if taken > most || took > longest {
-		t.Errorf("%s %s took %d MiB and %s, want %d MiB and %s at most", name, path, taken>>20, took, most>>20, longest)
-	}
+	testutil.Expect(t, taken <= most && took <= longest, "%s %s took %d MiB and %s, want %d MiB and %s at most", name, path, taken>>20, took,
+		most>>20, longest)
 	return recorder
 }
 

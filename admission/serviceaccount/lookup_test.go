@@ -189,9 +189,7 @@ func TestLookup(t *testing.T) {
 				code: code, message: message, after: time.Since(start), gets: w.gets.Load(), ensured: w.ensured.Load(),
 				annotate: response.AuditAnnotations[auditCreated],
 			}
-			if got != tc.want {
-				t.Errorf("%s\n got %+v\nwant %+v", tc.reason, got, tc.want)
-			}
+			testutil.Expect(t, got == tc.want, "%s\n got %+v\nwant %+v", tc.reason, got, tc.want)
 			w.mustBeEmpty(t)
 		})
 	}
@@ -272,9 +270,8 @@ func TestTokenAwaited(t *testing.T) {
 		request.NoWait = true
 		start := time.Now()
 		err := newWorld(listing).plugin(config).Admit(t.Context(), request, &admission.Response{})
-		if _, retry := apierrors.SuggestsClientDelay(err); !retry || time.Since(start) > 0 {
-			t.Errorf("a large one: got %v after %s, want a retry at once", err, time.Since(start))
-		}
+		_, retry := apierrors.SuggestsClientDelay(err)
+		testutil.Expect(t, retry && time.Since(start) <= 0, "a large one: got %v after %s, want a retry at once", err, time.Since(start))
 	})
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(listing)
@@ -293,9 +290,8 @@ func (w *world) mustBeEmpty(t *testing.T) {
 	t.Helper()
 	w.waiters.mu.Lock()
 	defer w.waiters.mu.Unlock()
-	if w.waiters.entered != 0 || len(w.waiters.inside) != 0 || len(w.waiters.waiting) != 0 {
-		t.Errorf("%d requests entered and did not leave, %d waiters remain", w.waiters.entered, len(w.waiters.waiting))
-	}
+	testutil.Expect(t, w.waiters.entered == 0 && len(w.waiters.inside) == 0 && len(w.waiters.waiting) == 0,
+		"%d requests entered and did not leave, %d waiters remain", w.waiters.entered, len(w.waiters.waiting))
 }
 
 // mostWaiters is what the Waiters of these tests let in.
@@ -315,9 +311,7 @@ func TestNoWakeIsLost(t *testing.T) {
 			w.Wake(name) // what it looks at changes just now
 			return calls == 3
 		})
-		if !found || calls != 3 {
-			t.Errorf("found: %t after %d calls", found, calls)
-		}
+		testutil.Expect(t, found && calls == 3, "found: %t after %d calls", found, calls)
 	})
 }
 

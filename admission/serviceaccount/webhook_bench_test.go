@@ -41,9 +41,7 @@ func BenchmarkMutate(b *testing.B) {
 		body.Reset(review)
 		answer.Body.Reset()
 		webhook.ServeHTTP(answer, request)
-		if !bytes.Contains(answer.Body.Bytes(), []byte(`"patchType"`)) {
-			b.Fatalf("no patch: %s", answer.Body)
-		}
+		testutil.Require(b, bytes.Contains(answer.Body.Bytes(), []byte(`"patchType"`)), "no patch: %s", answer.Body)
 	}
 }
 

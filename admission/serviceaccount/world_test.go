@@ -160,21 +160,16 @@ func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admi
 	t.Helper()
 	first := &admission.Response{}
 	if err := plugin.Admit(t.Context(), request, first); err != nil {
-		if len(first.Patch) > 0 {
-			t.Errorf("a refusal came with a patch: %v", first.Patch)
-		}
+		testutil.Expect(t, len(first.Patch) <= 0, "a refusal came with a patch: %v", first.Patch)
 		return first, nil, err
 	}
 	again := *request
 	again.Object = apply(t, request.Object, first.Patch)
 	checkOnlyAdds(t, request.Object, first.Patch)
 	second := &admission.Response{}
-	if err := plugin.Admit(t.Context(), &again, second); err != nil {
-		t.Fatalf("the patched Pod was refused: %v\n%s", err, again.Object)
-	}
-	if len(second.Patch) > 0 {
-		t.Errorf("the patched Pod was patched again: %+v", second.Patch)
-	}
+	err := plugin.Admit(t.Context(), &again, second)
+	testutil.Require(t, err == nil, "the patched Pod was refused: %v\n%s", err, again.Object)
+	testutil.Expect(t, len(second.Patch) <= 0, "the patched Pod was patched again: %+v", second.Patch)
 	testutil.CheckError(t, "the admitted Pod is not valid", "", plugin.Validate(t.Context(), &again, &admission.Response{}))
 	return first, again.Object, nil
 }

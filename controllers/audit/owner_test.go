@@ -88,8 +88,7 @@ func TestAnnotationsHideNothing(t *testing.T) {
 			if tc.unchecked {
 				auditor.Keys = nil
 			}
-			report, err := auditor.Run(t.Context())
-			testutil.Must(t, err)
+			report := testutil.Get(auditor.Run(t.Context()))(t)
 			var got []string
 			for _, row := range report.Tokens {
 				got = append(got, fmt.Sprintf("%s %s %s", row.Account, row.Reach, row.Findings))
@@ -113,9 +112,8 @@ func testKeys(tb testing.TB) Keys {
 // tokenSecret is in order: of account robot in namespace shop, made ten days ago.
 func tokenSecret(tb testing.TB, name string, key []byte, changes ...func(*corev1.Secret)) *corev1.Secret {
 	tb.Helper()
-	token, err := tokens.NewIssuer(testkeys.Parse(key), tokens.CompatClaims).
-		Legacy(tb.Context(), tokens.Account{Namespace: "shop", Name: "robot", UID: "uid-robot"}, name)
-	testutil.Must(tb, err)
+	token := testutil.Get(tokens.NewIssuer(testkeys.Parse(key), tokens.CompatClaims).
+		Legacy(tb.Context(), tokens.Account{Namespace: "shop", Name: "robot", UID: "uid-robot"}, name))(tb)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: name, UID: types.UID("uid-" +

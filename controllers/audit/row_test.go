@@ -163,9 +163,8 @@ func TestRow(t *testing.T) {
 				pods = users{}
 			}
 			row := rules.row(&observed, of, pods)
-			if row.State != cmp.Or(tc.state, signing.Active) || row.Problem != tc.problem {
-				t.Errorf("%s: state %s, problem %q; want %s, %q", tc.reason, row.State, row.Problem, tc.state, tc.problem)
-			}
+			testutil.Expect(t, row.State == cmp.Or(tc.state, signing.Active) && row.Problem == tc.problem, "%s: state %s, problem %q; want %s, %q",
+				tc.reason, row.State, row.Problem, tc.state, tc.problem)
 			testutil.Check(t, tc.reason+": findings", tc.want, row.Findings)
 		})
 	}
@@ -190,14 +189,10 @@ func TestIdleSince(t *testing.T) {
 		},
 	} {
 		got := tc.rules.idleSince(testKeys(t).observe(tokenSecret(t, "a", testkeys.P256(), tc.changes...)).view)
-		if !got.Equal(tc.want) {
-			t.Errorf("%s (%s): %s, want %s", name, tc.reason, got, tc.want)
-		}
+		testutil.Expect(t, got.Equal(tc.want), "%s (%s): %s, want %s", name, tc.reason, got, tc.want)
 	}
 	since, ok := legacytokencleaner.TrackedSince(&corev1.ConfigMap{Data: map[string]string{"since": "2026-11-14"}})
-	if !ok || !since.Equal(at("2026-11-15T00:00:00Z")) {
-		t.Errorf("tracked since %s, %t", since, ok)
-	}
+	testutil.Expect(t, ok && since.Equal(at("2026-11-15T00:00:00Z")), "tracked since %s, %t", since, ok)
 	if _, ok := legacytokencleaner.TrackedSince(&corev1.ConfigMap{Data: map[string]string{"since": "then"}}); ok {
 		t.Error("a word is taken for a day")
 	}
@@ -255,9 +250,7 @@ func TestSort(t *testing.T) {
 		for _, row := range rows {
 			got += row.Name
 		}
-		if got != want[by] {
-			t.Errorf("by %s: %s, want %s", by, got, want[by])
-		}
+		testutil.Expect(t, got == want[by], "by %s: %s, want %s", by, got, want[by])
 	}
 }
 
@@ -300,9 +293,8 @@ func TestDocuments(t *testing.T) {
 			if err := unmarshal(text.Bytes(), &got); err != nil {
 				t.Fatalf("%s: %v:\n%s", output, err, text.String())
 			}
-			if got.Tokens == nil || len(got.Tokens) != len(rows) || got.Summary.Examined != 7 || got.Summary.Findings[Unused] != 1 {
-				t.Errorf("%s: %d tokens, summary %+v", output, len(got.Tokens), got.Summary)
-			}
+			testutil.Expect(t, got.Tokens != nil && len(got.Tokens) == len(rows) && got.Summary.Examined == 7 && got.Summary.Findings[Unused] == 1,
+				"%s: %d tokens, summary %+v", output, len(got.Tokens), got.Summary)
 		}
 	}
 }

@@ -54,8 +54,7 @@ func TestNamespacesOverPages(t *testing.T) {
 		return true, &authorizationv1.SubjectAccessReview{}, nil
 	})
 	auditor := &Auditor{Client: client, Keys: testKeys(t), Rules: Rules{Now: now}, Reach: true, Progress: func(int) {}}
-	report, err := auditor.Run(t.Context())
-	testutil.Must(t, err)
+	report := testutil.Get(auditor.Run(t.Context()))(t)
 	var got []string
 	for _, row := range report.Tokens {
 		got = append(got, fmt.Sprintf("%s/%s %t %v", row.Namespace, row.Name, row.Referenced, row.Pods))

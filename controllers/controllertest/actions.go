@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 )
 
 // Actions returns the requests since the last call, a line each, with every precondition. It leaves
@@ -72,9 +73,7 @@ func describe(t testing.TB, action clienttesting.Action) string {
 // checkManager: managedFields tell our writes from those of others.
 func checkManager(t testing.TB, manager string) {
 	t.Helper()
-	if manager != meta.FieldManager {
-		t.Errorf("written as field manager %q", manager)
-	}
+	testutil.Expect(t, manager == meta.FieldManager, "written as field manager %q", manager)
 }
 
 func describeSecret(secret *corev1.Secret) string {
@@ -95,9 +94,8 @@ func describePatch(t testing.TB, body []byte) string {
 	}
 	decoder := json.NewDecoder(strings.NewReader(string(body)))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&patch); err != nil {
-		t.Fatalf("patch %s: %v", body, err)
-	}
+	err := decoder.Decode(&patch)
+	testutil.Require(t, err == nil, "patch %s: %v", body, err)
 	var line strings.Builder
 	fmt.Fprintf(&line, " [%s %s]", patch.Metadata.UID, patch.Metadata.ResourceVersion)
 	annotations := patch.Metadata.Annotations

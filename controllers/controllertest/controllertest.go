@@ -181,8 +181,7 @@ func (w *World) Number(object metav1.Object) {
 // LiveSecret is the Secret as the API server has it.
 func (w *World) LiveSecret(t testing.TB, namespace, name string) *corev1.Secret {
 	t.Helper()
-	object, err := w.Client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), namespace, name)
-	testutil.Must(t, err)
+	object := testutil.Get(w.Client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), namespace, name))(t)
 	return object.(*corev1.Secret)
 }
 
@@ -217,8 +216,7 @@ func (w *World) Events() []string {
 // Series returns the values of a metric that are not zero, by the values of its labels.
 func (w *World) Series(t testing.TB, name string) map[string]float64 {
 	t.Helper()
-	families, err := w.Registry.Gather()
-	testutil.Must(t, err)
+	families := testutil.Get(w.Registry.Gather())(t)
 	values := map[string]float64{}
 	for _, family := range families {
 		if family.GetName() != name {
@@ -246,8 +244,7 @@ func EndQueues(t testing.TB, run func(context.Context) error) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := run(ctx); err != nil {
-			t.Error(err)
-		}
+		err := run(ctx)
+		testutil.Expect(t, err == nil, "%v", err)
 	})
 }

@@ -119,8 +119,7 @@ func WithData(key, value string) func(*corev1.Secret) {
 func WithToken(t testing.TB, key []byte, uid string) func(*corev1.Secret) {
 	issuer := tokens.NewIssuer(testkeys.Parse(key), tokens.CompatClaims)
 	return func(secret *corev1.Secret) {
-		token, err := issuer.Legacy(t.Context(), tokens.Account{Namespace: secret.Namespace, Name: "app", UID: uid}, secret.Name)
-		testutil.Must(t, err)
+		token := testutil.Get(issuer.Legacy(t.Context(), tokens.Account{Namespace: secret.Namespace, Name: "app", UID: uid}, secret.Name))(t)
 		WithData(corev1.ServiceAccountTokenKey, token)(secret)
 	}
 }
@@ -190,7 +189,6 @@ func locate(t testing.TB, object runtime.Object) (resource schema.GroupVersionRe
 	kinds, _, err := scheme.Scheme.ObjectKinds(object)
 	testutil.Must(t, err)
 	resource, _ = apimeta.UnsafeGuessKindToResource(kinds[0])
-	accessor, err := apimeta.Accessor(object)
-	testutil.Must(t, err)
+	accessor := testutil.Get(apimeta.Accessor(object))(t)
 	return resource, accessor.GetNamespace(), accessor.GetName()
 }

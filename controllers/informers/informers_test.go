@@ -89,13 +89,10 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 		testutil.Check(t, "missing before the start", all, v.Missing())
 		ctx, cancel := context.WithCancel(t.Context())
 		v.Start(ctx)
-		if !v.Await(ctx) || len(v.Missing()) > 0 {
-			t.Errorf("missing after Await: %v", v.Missing())
-		}
+		testutil.Expect(t, v.Await(ctx) && len(v.Missing()) <= 0, "missing after Await: %v", v.Missing())
 		synctest.Wait()
-		if secrets, _ := v.TokenSecrets(); len(secrets.OfAccount(cache.NewObjectName("shop", "robot"))) != 1 {
-			t.Error("the token Secret of the account is not cached")
-		}
+		secrets, _ := v.TokenSecrets()
+		testutil.Expect(t, len(secrets.OfAccount(cache.NewObjectName("shop", "robot"))) == 1, "the token Secret of the account is not cached")
 		cancel()
 		v.Stop()
 		const onlyTokens, onlyRootCAs = "[type=kubernetes.io/service-account-token]", "[metadata.name=kube-root-ca.crt]"
@@ -119,14 +116,10 @@ func TestMissingNamesWhatIsNotListed(t *testing.T) {
 
 		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if v.Await(soon) {
-			t.Error("Await says synced although secrets cannot be listed")
-		}
+		testutil.Expect(t, !v.Await(soon), "Await says synced although secrets cannot be listed")
 		testutil.Check(t, "missing", []string{secretsName}, v.Missing())
 		allowed.Store(true)
-		if !v.Await(t.Context()) || len(v.Missing()) > 0 {
-			t.Errorf("not synced although the list is allowed now: missing %v", v.Missing())
-		}
+		testutil.Expect(t, v.Await(t.Context()) && len(v.Missing()) <= 0, "not synced although the list is allowed now: missing %v", v.Missing())
 	})
 }
 
@@ -185,9 +178,8 @@ func TestStopWhileTheAPIServerIsAway(t *testing.T) {
 		cancel()
 		begin := time.Now()
 		v.Stop()
-		if took := time.Since(begin); took > reconcile.WatchStopTimeout {
-			t.Errorf("Stop took %v, want %v at most", took, reconcile.WatchStopTimeout)
-		}
+		took := time.Since(begin)
+		testutil.Expect(t, took <= reconcile.WatchStopTimeout, "Stop took %v, want %v at most", took, reconcile.WatchStopTimeout)
 		time.Sleep(time.Minute) // by then the last one has woken up and ended
 	})
 }
@@ -200,9 +192,8 @@ func TestTransformsPassOnWhatIsNotTheirs(t *testing.T) {
 		"Namespace": trimNamespace, "Account": trimAccount, "OnlyIdentity": identityOf, "TokenSecret": observeTokenSecret,
 	} {
 		got, err := transform(tombstone)
-		if diff := cmp.Diff(any(tombstone), got); diff != "" || err != nil {
-			t.Errorf("%s: tombstone after the transform (-want +got): %v\n%s", name, err, diff)
-		}
+		diff := cmp.Diff(any(tombstone), got)
+		testutil.Expect(t, diff == "" && err == nil, "%s: tombstone after the transform (-want +got): %v\n%s", name, err, diff)
 	}
 }
 
@@ -304,9 +295,8 @@ func TestObserveRootCA(t *testing.T) {
 			got := testutil.Get(observeRootCA(&tc.given))(t)
 			testutil.Check(t, tc.reason, &tc.want, got)
 			testutil.Check(t, "what was given", before, &tc.given)
-			if again, err := observeRootCA(got); err != nil || again != got {
-				t.Errorf("observed again: %v, %v", again, err)
-			}
+			again, err := observeRootCA(got)
+			testutil.Expect(t, err == nil && again == got, "observed again: %v, %v", again, err)
 		})
 	}
 }
@@ -317,9 +307,8 @@ func TestRootCALister(t *testing.T) {
 	mine := ObserveRootCA(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "kube-root-ca.crt", UID: "uid"}})
 	testutil.Must(t, indexer.Add(mine))
 	lister := RootCALister{indexer}
-	if got, none := lister.Get("shop"), lister.Get("other"); got != mine || none != nil {
-		t.Errorf("got %v and, of a namespace that has none, %v", got, none)
-	}
+	got, none := lister.Get("shop"), lister.Get("other")
+	testutil.Expect(t, got == mine && none == nil, "got %v and, of a namespace that has none, %v", got, none)
 	want := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "kube-root-ca.crt", UID: "uid"}
 	testutil.Check(t, "reference", want, mine.Reference())
 }

@@ -17,11 +17,12 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
 
@@ -42,9 +43,8 @@ func TestTheProbe(t *testing.T) {
 		verified := func(*jwt.Token) (any, error) { return a.old.Public().Key, nil }
 		token := testutil.Get(jwt.ParseWithClaims(review.Spec.Token, claims, verified, jwt.WithTimeFunc(time.Now)))(t)
 		testutil.Check(t, "header", map[string]any{"alg": "ES256", "kid": a.old.ID(), "typ": "JWT"}, token.Header)
-		if id, _ := claims["jti"].(string); id == "" {
-			t.Error("the token has no ID")
-		}
+		id, _ := claims["jti"].(string)
+		testutil.Expect(t, id != "", "the token has no ID")
 		delete(claims, "jti")
 		now := float64(time.Now().Unix())
 		testutil.Check(t, "claims", jwt.MapClaims{
@@ -110,12 +110,12 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 	t.Parallel()
 	const (
 		lookUp   = "look up the issuer at /.well-known/openid-configuration"
-		orSet    = lookUp + " (or set --service-account-issuer): "
-		noIssuer = lookUp + ": the document names none (set --service-account-issuer)"
+		orSet    = lookUp + ", because none was given: "
+		noIssuer = lookUp + ": the document names none, and none was given"
 		refused  = "kube-apiserver refuses its tokens: "
 		user     = "system:serviceaccount:kube-system:default"
 
-		wrongIssuer = `--service-account-issuer is "https://wrong.example.com", and kube-apiserver's is "` + testIssuer +
+		wrongIssuer = `the issuer that was given is "https://wrong.example.com", and kube-apiserver's is "` + testIssuer +
 			`": it accepts the key with its own only`
 	)
 	cases := map[string]struct {
@@ -140,14 +140,14 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		"WrongIssuerUnknownKey": {
 			reason:  "the key is refused with the right issuer too",
 			world:   func(c *Config, s *apiserver) { c.Issuer = "https://wrong.example.com"; clear(s.known) },
-			problem: refused + "it gives no reason (is --service-account-issuer right?)",
+			problem: refused + "it gives no reason (is the issuer right?)",
 		},
 		"WrongIssuerNoDocument": {
 			reason: "the right issuer is not known", world: func(c *Config, s *apiserver) {
 				answering(http.StatusNotFound, "404 page not found")(c, s)
 				c.Issuer = "https://wrong.example.com"
 			},
-			problem: refused + "it gives no reason (is --service-account-issuer right?)",
+			problem: refused + "it gives no reason (is the issuer right?)",
 		},
 		"AnotherUser": {
 			world:   accepting("jane", "uid-of-default", probeAudience),
@@ -212,7 +212,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				if strings.HasPrefix(tc.problem, refused) { // only the apiserver's own verdict is worth an Event about the key at the start
 					result = "refused"
 					events = []string{`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "OLD": ` +
-						tc.problem + "; is its public key in kube-apiserver's --service-account-key-file?"}
+						tc.problem + "; is its public key in a key file of kube-apiserver?"}
 				}
 				testutil.Check(t, tc.reason+": status", status, a.named(a.Status()))
 				testutil.Check(t, tc.reason+": log", log, a.said())
@@ -235,15 +235,192 @@ func TestNoTokenIsShown(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		shown := strings.Join(slices.Concat(a.said(), a.told(), a.series("sacm_"), []string{a.Status()}), "\n")
-		if len(server.tokens) < 3 || shown == "" {
-			t.Fatalf("%d probes and %d bytes of text are too few to prove anything", len(server.tokens), len(shown))
-		}
+		testutil.Require(t, len(server.tokens) >= 3 && shown != "", "%d probes and %d bytes of text are too few to prove anything",
+			len(server.tokens), len(shown))
 		for _, token := range server.tokens {
 			for segment := range strings.SplitSeq(token, ".") {
-				if strings.Contains(shown, segment[:12]) {
-					t.Errorf("a part of a probe is in\n%s", shown)
-				}
+				testutil.Expect(t, !strings.Contains(shown, segment[:12]), "a part of a probe is in\n%s", shown)
 			}
 		}
+	})
+}
+
+// The tests run in synctest bubbles: the clock stands still while anything moves, so back-off takes
+// no time.
+
+// TestAKeyRingDecides has the ring changed past the prober: the key that signs is proved, and
+// signs whatever comes out.
+func TestAKeyRingDecides(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := knowing(testKeys().old)
+		a := start(t, server)
+		keys := testKeys()
+		a.Ring.Set(signing.NewRing(keys.old.As(signing.Active), keys.next.As(signing.Next)))
+		synctest.Wait()
+		testutil.Check(t, "keys once the next one is published", []string{
+			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`, `sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
+		}, a.series("sacm_signing_key{"))
+		testutil.Check(t, "status once the next one is published", "key OLD signs", a.named(a.Status()))
+
+		a.Ring.Set(signing.NewRing(keys.next.As(signing.Active), keys.old.Public().As(signing.Retired)))
+		synctest.Wait()
+		testutil.Check(t, "key that signs", "NEXT", a.signs())
+		if err := a.MaySign(); err == nil || a.named(err.Error()) != "kube-apiserver refuses tokens of key NEXT" {
+			t.Errorf("MaySign of a key that was refused: %v", err)
+		}
+		testutil.Check(t, "status of a key that is not accepted",
+			"key NEXT signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
+		testutil.Check(t, "Events", []string{
+			`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "NEXT": ` +
+				`kube-apiserver refuses its tokens: [invalid bearer token]; is its public key in a key file of kube-apiserver?`,
+		}, a.told())
+		server.learn(keys.next)
+		time.Sleep(maxBackoff)
+		synctest.Wait()
+		testutil.Check(t, "status once it is accepted", "key NEXT signs", a.named(a.Status()))
+		err := a.MaySign()
+		testutil.Expect(t, err == nil, "MaySign of a key that is accepted: %v", err)
+		testutil.Check(t, "calls of Proven, for OLD and NEXT", 2, a.proven)
+
+		probes := len(a.reviewed())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		testutil.Check(t, "further probes after an hour", int(time.Hour/provePeriod), len(a.reviewed())-probes)
+	})
+}
+
+// TestARefusalTakesTheProofBack: a kube-apiserver that was restarted with other keys refuses what it had
+// accepted, and accepts it again once it has the key.
+func TestARefusalTakesTheProofBack(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		notice func(*trial)
+	}{
+		"ByTime":      {"nothing else shows it", func(*trial) { time.Sleep(provePeriod) }},
+		"ByReconnect": {"the watches begin again", func(a *trial) { a.Reconnected() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				keys := testKeys()
+				server := knowing(keys.old)
+				a := start(t, server)
+				err := errors.Join(a.MaySign(), a.MayFill())
+				testutil.Require(t, err == nil && a.Confirmed(keys.old.ID()), "at the start: %v", err)
+				server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if err := errors.Join(a.MaySign(), a.MayFill()); err != nil || !a.Confirmed(keys.old.ID()) {
+					t.Errorf("after an hour without an answer the last one does not count: %v", err)
+				}
+				server.set(func(s *apiserver) { s.broken = nil })
+				time.Sleep(maxBackoff) // it is proved again
+				server.set(func(s *apiserver) { clear(s.known) })
+				tc.notice(a)
+				synctest.Wait()
+				for what, err := range map[string]error{"MaySign": a.MaySign(), "MayFill": a.MayFill()} {
+					testutil.Expect(t, err != nil && a.named(err.Error()) == "kube-apiserver refuses tokens of key OLD", "%s: %s after the refusal: %v",
+						tc.reason, what, err)
+				}
+				testutil.Expect(t, !a.Confirmed(keys.old.ID()), "a refused key is confirmed")
+				testutil.Check(t, "status", "key OLD signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]",
+					a.named(a.Status()))
+				server.learn(keys.old)
+				time.Sleep(maxBackoff)
+				synctest.Wait()
+				if err := a.MayFill(); err != nil {
+					t.Errorf("once it is accepted again: %v", err)
+				}
+				testutil.Check(t, "calls of Proven", 2, a.proven)
+			})
+		})
+	}
+}
+
+// TestTheFirstFillWaits: no token without an end is signed before the first answer, as long as there can
+// be one. Other tokens do not wait.
+func TestTheFirstFillWaits(t *testing.T) {
+	t.Parallel()
+	down := errors.New("connection refused")
+	forbidden := apierrors.NewForbidden(authenticationv1.Resource("tokenreviews"), "", errors.New("no rule"))
+	for name, tc := range map[string]struct {
+		reason string
+		broken error
+		issuer string
+		early  string // why not within 30 s, "" if it may
+		late   string
+	}{
+		"Accepted":   {reason: "the usual case"},
+		"Down":       {"a cluster without an answer must not stand still", down, "", "has not said yet whether it accepts key OLD", ""},
+		"Forbidden":  {"a mistake that an operator can correct", forbidden, "", "may not ask kube-apiserver", "may not ask kube-apiserver"},
+		"OtherIssue": {"tokens of Secrets have another issuer anyhow", nil, "https://wrong.example.com", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := knowing(testKeys().old)
+				server.set(func(s *apiserver) { s.broken = tc.broken })
+				a := start(t, server, func(c *Config) {
+					if tc.issuer != "" {
+						c.Issuer = tc.issuer
+					}
+				})
+				check := func(when, want string) {
+					t.Helper()
+					if err := a.MaySign(); err != nil {
+						t.Errorf("%s: MaySign %s: %v", tc.reason, when, err)
+					}
+					switch err := a.MayFill(); {
+					case err == nil && want == "":
+					case err == nil || want == "" || !strings.Contains(a.named(err.Error()), want):
+						t.Errorf("%s: MayFill %s: %v, want %q", tc.reason, when, err, want)
+					}
+				}
+				check("at once", tc.early)
+				time.Sleep(firstAnswer - time.Second)
+				synctest.Wait()
+				check("before the time is over", tc.early)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				check("afterwards", tc.late)
+			})
+		})
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := knowing(testKeys().old)
+		a := start(t, server)
+
+		a.give(a.next)
+		time.Sleep(100 * time.Second)
+		a.give(a.third) // another key starts with no backoff
+		time.Sleep(4 * time.Second)
+		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") }) // and so does another reason
+		time.Sleep(11 * time.Second)
+
+		testutil.Check(t, "probes", []string{
+			"OLD at 0s", "NEXT at 0s", "NEXT at 1s", "NEXT at 3s", "NEXT at 7s", "NEXT at 15s", "NEXT at 31s", "NEXT at 1m1s", "NEXT at 1m31s",
+			"THIRD at 1m40s", "THIRD at 1m41s", "THIRD at 1m43s", "THIRD at 1m47s", "THIRD at 1m48s", "THIRD at 1m50s", "THIRD at 1m54s",
+		}, a.reviewed())
+	})
+}
+
+// A connection that is reset has another local port in its error each time.
+func TestBackOffGrowsWhateverTheText(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := knowing()
+		server.set(func(s *apiserver) {
+			s.reviewing = func(string) {
+				s.broken = fmt.Errorf("read tcp 127.0.0.1:%d->127.0.0.1:6443: connection reset by peer", 40000+len(s.reviews))
+			}
+		})
+		a := start(t, server)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		testutil.Check(t, "probes", []string{"OLD at 0s", "OLD at 1s", "OLD at 3s", "OLD at 7s"}, a.reviewed())
 	})
 }

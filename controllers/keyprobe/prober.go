@@ -246,7 +246,7 @@ func (a *Prober) report(ctx context.Context, key *signing.PrivateKey, err error)
 	klog.FromContext(ctx).Info("kube-apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
 	if IsRefusal(err) {
 		a.Recorder.Warn(a.Process, "SigningKeyRefused", fmt.Sprintf(
-			"kube-apiserver refuses tokens signed with key %q: %v; is its public key in kube-apiserver's --service-account-key-file?",
+			"kube-apiserver refuses tokens signed with key %q: %v; is its public key in a key file of kube-apiserver?",
 			key.ID(), err))
 	}
 	if _, ok := errors.AsType[wrongIssuerError](err); ok {
@@ -270,10 +270,11 @@ type Metrics struct {
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return &Metrics{
 		loaded: series.GaugeVec(mustRegister, "sacm_signing_key",
-			"1 for each key of the ring, by key ID, algorithm and state: active signs, "+
-				"next signs later, retired verifies only.", "key_id", "algorithm", "state"),
+			"1 for each key of the ring, by key ID, algorithm and state: active signs, next signs later, retired verifies only.",
+			"key_id", "algorithm", "state"),
 		probes: series.CounterVec(mustRegister, "sacm_signing_key_probes_total",
-			"TokenReviews of probes of a signing key, by result: accepted, refused, or unknown if kube-apiserver did not answer.", "result"),
+			"TokenReviews of probes of a signing key, by result: accepted, refused, or unknown if kube-apiserver did not answer.",
+			"result"),
 	}
 }
 

@@ -42,9 +42,8 @@ func TestIdle(t *testing.T) {
 		w.Live(t, step.tracking...)
 		w.runOnce(t)
 		testutil.Check(t, "idle", step.want, w.Series(t, "sacm_legacy_token_cleaner_idle"))
-		if idle, acted := len(step.want) > 0, len(w.actions(t)) > 0; idle == acted {
-			t.Errorf("idle: %v, acted: %v", idle, acted)
-		}
+		idle, acted := len(step.want) > 0, len(w.actions(t)) > 0
+		testutil.Expect(t, idle != acted, "idle: %v, acted: %v", idle, acted)
 	}
 	testutil.Check(t, "decisions of the last run", map[string]float64{"mark": 1}, w.decisions(t))
 }
@@ -95,9 +94,8 @@ func TestARefusingAPI(t *testing.T) {
 			testutil.Check(t, tc.reason+": error", tc.want, got)
 			testutil.Check(t, "decisions", orNone(tc.decisions), w.decisions(t))
 			testutil.Check(t, "Events of what was not done", []string(nil), w.Events())
-			if over := len(w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")) > 0; over != (tc.want == "") {
-				t.Errorf("the run is over: %v", over)
-			}
+			over := len(w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")) > 0
+			testutil.Expect(t, over == (tc.want == ""), "the run is over: %v", over)
 		})
 	}
 }
@@ -114,9 +112,7 @@ func TestOneFailureHoldsUpNoOther(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	if err := w.tryRun(t); err == nil {
-		t.Fatal("no error")
-	}
+	testutil.Require(t, w.tryRun(t) != nil, "no error")
 	testutil.Check(t, "after the first try, decisions", map[string]float64{"mark": 1}, w.decisions(t))
 	fails = false
 	w.actions(t)
@@ -124,9 +120,8 @@ func TestOneFailureHoldsUpNoOther(t *testing.T) {
 	testutil.Check(t, "the second try", []string{listPods, marked}, w.actions(t))
 	testutil.Check(t, "decisions", map[string]float64{"mark": 2}, w.decisions(t))
 	// A namespace that comes up once more has nothing left.
-	if err := w.sync(t.Context(), "ns"); err != nil || len(w.actions(t)) > 0 {
-		t.Errorf("%v, or something was done", err)
-	}
+	err := w.sync(t.Context(), "ns")
+	testutil.Expect(t, err == nil && len(w.actions(t)) <= 0, "%v, or something was done", err)
 }
 
 // TestScheduleAcrossAJump: a run at the start, one every 24 hours and retries between, whatever

@@ -113,9 +113,8 @@ func TestTheStateIsMissing(t *testing.T) {
 			`"kubectl -n kube-system create secret generic sa-controller-manager-root-ca"; `+
 			`until that is fixed a restart may end the overlap of a previous root CA before its time`, c.recorded()[0])
 		time.Sleep(time.Minute)
-		if n := c.requests()["get"]; n > 20 {
-			t.Errorf("%d requests in a minute", n)
-		}
+		n := c.requests()["get"]
+		testutil.Expect(t, n <= 20, "%d requests in a minute", n)
 		c.restore()
 		time.Sleep(time.Minute)
 		testutil.Check(t, "state once it is there", "B A@1h0m0s", c.stored())
@@ -181,19 +180,14 @@ func TestTheStateCannotBeRead(t *testing.T) {
 			testutil.Check(t, "published an hour later", "unknown", second.published())
 			testutil.Check(t, "consumers told", 0, second.sets)
 			requests := c.requests()
-			if n := requests["get"]; n < 30 || n > 100 {
-				t.Errorf("%d requests in an hour", n)
-			}
+			n := requests["get"]
+			testutil.Expect(t, n >= 30 && n <= 100, "%d requests in an hour", n)
 			testutil.Check(t, "writes", 0, requests["update"]+requests["create"])
 			events := strings.Join(c.recorded()[told:], "\n")
-			if tc.told == "" && events != "" || !strings.Contains(events, tc.told) {
-				t.Errorf("Events are %q, want %q", events, tc.told)
-			}
+			testutil.Expect(t, (tc.told != "" || events == "") && strings.Contains(events, tc.told), "Events are %q, want %q", events, tc.told)
 			const consequence = "until that is fixed new namespaces get the root CA file alone, what is published stays, " +
 				"and no token Secret is filled"
-			if tc.told != "" && !strings.Contains(events, consequence) {
-				t.Errorf("Events do not name the consequence: %q", events)
-			}
+			testutil.Expect(t, tc.told == "" || strings.Contains(events, consequence), "Events do not name the consequence: %q", events)
 
 			tc.end(c)
 			time.Sleep(time.Minute)
@@ -269,9 +263,8 @@ func TestTheStateCannotBeWritten(t *testing.T) {
 		c.requests()
 		time.Sleep(time.Hour)
 		testutil.Check(t, "published after the end", "B", p.published())
-		if n := c.requests()["update"]; n < 30 || n > 100 {
-			t.Errorf("%d attempts in an hour", n)
-		}
+		n := c.requests()["update"]
+		testutil.Expect(t, n >= 30 && n <= 100, "%d attempts in an hour", n)
 		time.Sleep(time.Hour)
 		testutil.Check(t, "published an hour later", "B", p.published())
 		c.fail(controllertest.Conflict("secrets"), "update")
@@ -314,7 +307,7 @@ func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 		}
 		testutil.Check(t, "Event",
 			"process: Warning RootCAFileIsOlder: the root CA file of this process holds B, which another file has replaced: "+
-				"unless that was taken back, copy the newer --root-ca-file here before the overlap ends "+
+				"unless that was taken back, copy the newer root CA file here before the overlap ends "+
 				"and its root CA is not published any more", strings.Join(c.recorded()[len(c.recorded())-1:], ""))
 	})
 }

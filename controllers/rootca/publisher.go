@@ -81,12 +81,11 @@ func NewPublisher(config PublisherConfig) *Publisher {
 // be synced. Registering the handlers replays the whole cache, so every namespace is synced
 // once at the start. Run may be called again once it has returned.
 func (p *Publisher) Run(ctx context.Context) error {
-	return reconcile.WithHandlers(ctx, func() { p.queue.Run(ctx) },
-		reconcile.Handled{
-			What:     "namespaces",
-			Informer: p.namespaceInformer,
-			Handler:  reconcile.OnEveryName(func(name cache.ObjectName) { p.queue.Add(name.Name) }),
-		},
+	return reconcile.WithHandlers(ctx, func() { p.queue.Run(ctx) }, reconcile.Handled{
+		What:     "namespaces",
+		Informer: p.namespaceInformer,
+		Handler:  reconcile.OnEveryName(func(name cache.ObjectName) { p.queue.Add(name.Name) }),
+	},
 		reconcile.Handled{What: "configmaps", Informer: p.configMapInformer, Handler: p.configMapHandler()})
 }
 

@@ -161,9 +161,7 @@ func TestPublish(t *testing.T) {
 			time.Sleep(createdCheck - time.Millisecond)
 			testutil.Check(t, tc.reason+"\nrequests", tc.want, w.requests())
 			got := w.get("shop")
-			if (got == nil) != tc.missing {
-				t.Fatalf("%s: the ConfigMap is %v", tc.reason, got)
-			}
+			testutil.Require(t, (got == nil) == tc.missing, "%s: the ConfigMap is %v", tc.reason, got)
 			if got == nil || tc.wrong {
 				return
 			}
@@ -300,9 +298,7 @@ func TestAnotherWriterIsDamped(t *testing.T) {
 			before := w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"]
 			time.Sleep(time.Hour)
 			n := len(w.requests())
-			if n < 55 || n > 61 {
-				t.Errorf("%s: %d writes in the next hour, want one a minute", tc.reason, n)
-			}
+			testutil.Expect(t, n >= 55 && n <= 61, "%s: %d writes in the next hour, want one a minute", tc.reason, n)
 			want := 0.0
 			if tc.counts {
 				want = float64(n)

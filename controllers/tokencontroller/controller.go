@@ -150,10 +150,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		loops.Go(func() { c.secretLoop.Run(ctx) })
 		loops.Go(func() { c.referenceLoop.Run(ctx) })
 		loops.Wait()
-	},
-		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{
-			ResourceEventHandler: c.accountHandler(), Due: c.accountDue,
-		}},
+	}, reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{
+		ResourceEventHandler: c.accountHandler(), Due: c.accountDue,
+	}},
 		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: reconcile.OnChanges{
 			ResourceEventHandler: c.secretHandler(), Due: c.secretDue,
 		}})

@@ -42,9 +42,7 @@ func TestTerms(t *testing.T) {
 		w.Delete(t, account())
 		time.Sleep(time.Minute)
 		secrets, err := w.Client.CoreV1().Secrets(testNamespace).List(t.Context(), metav1.ListOptions{})
-		if err != nil || len(secrets.Items) > 0 {
-			t.Errorf("of a deleted account there is %v (%v)", secrets.Items, err)
-		}
+		testutil.Expect(t, err == nil && len(secrets.Items) <= 0, "of a deleted account there is %v (%v)", secrets.Items, err)
 		testutil.Check(t, "Events", []string{"Normal TokenReferenceRemoved", "Normal TokenReferenceRemoved"}, w.Events())
 		stop()
 	})
@@ -96,9 +94,7 @@ func TestCountSecondController(t *testing.T) {
 				tokensecrets.Observe(tokenSecret("mine", tc.before...)), tokensecrets.Observe(tokenSecret("mine", tc.after...)))
 			got := counts{w.Series(t, "sacm_token_secrets_filled_by_others_total")[""],
 				w.Series(t, "sacm_root_ca_replaced_by_others_total")["secrets"]}
-			if got != tc.want {
-				t.Errorf("%s: got %+v, want %+v", tc.reason, got, tc.want)
-			}
+			testutil.Expect(t, got == tc.want, "%s: got %+v, want %+v", tc.reason, got, tc.want)
 		})
 	}
 }

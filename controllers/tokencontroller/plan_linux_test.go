@@ -50,12 +50,10 @@ func TestPlansAreLinear(t *testing.T) {
 	plans := func(n int) func() {
 		app, secrets := worstAccount(n)
 		return func() {
-			if satisfied, adopt := planAccount(app, secrets); satisfied || adopt != nil {
-				t.Fatal("it is planned otherwise")
-			}
-			if gone, ask := w.dangling(app, nil); len(gone)+len(ask) != n {
-				t.Fatalf("%d and %d references", len(gone), len(ask))
-			}
+			satisfied, adopt := planAccount(app, secrets)
+			testutil.Require(t, !satisfied && adopt == nil, "it is planned otherwise")
+			gone, ask := w.dangling(app, nil)
+			testutil.Require(t, len(gone)+len(ask) == n, "%d and %d references", len(gone), len(ask))
 		}
 	}
 	work := func(n int) float64 {
@@ -64,9 +62,8 @@ func TestPlansAreLinear(t *testing.T) {
 		allocations := testing.AllocsPerRun(1, run) // after a first run
 		return allocations + float64(counting.reads)/2
 	}
-	if once, twice := work(1000), work(2000); once < 1000 || twice > 2.5*once {
-		t.Errorf("%v reads and allocations, and %v for twice as much", once, twice)
-	}
+	once, twice := work(1000), work(2000)
+	testutil.Expect(t, once >= 1000 && twice <= 2.5*once, "%v reads and allocations, and %v for twice as much", once, twice)
 
 	run := plans(20000)
 	runtime.LockOSThread()
@@ -78,7 +75,6 @@ func TestPlansAreLinear(t *testing.T) {
 	}
 	before := used()
 	run()
-	if took := used() - before; took > 3*time.Second {
-		t.Errorf("20,000 Secrets take %v of CPU time", took)
-	}
+	took := used() - before
+	testutil.Expect(t, took <= 3*time.Second, "20,000 Secrets take %v of CPU time", took)
 }

@@ -46,39 +46,31 @@ func FuzzObserve(f *testing.F) {
 			withAnnotation(ReissueAnnotation, reissue), withAnnotation(ReplacesAnnotation, replaces), withAnnotation(KeepAnnotation, keep),
 			func(s *corev1.Secret) { s.ManagedFields = []metav1.ManagedFieldsEntry{wrote(manager, fields)} })
 		observed := Observe(secret)
-		if observed.AccountName != "" && (observed.AccountName != name || len(validation.IsDNS1123Subdomain(name)) > 0) {
-			t.Errorf("account %q from the annotation %q", observed.AccountName, name)
-		}
-		if (observed.AccountUID == "") != (uid == "") || len(uid) <= longestUID && string(observed.AccountUID) != uid {
-			t.Errorf("UID %q from the annotation %q", observed.AccountUID, uid)
-		}
-		if len(reissue) <= longestUID && observed.Reissue != reissue {
-			t.Errorf("mode %q from the annotation %q", observed.Reissue, reissue)
-		}
+		testutil.Expect(t, observed.AccountName == "" || observed.AccountName == name && len(validation.IsDNS1123Subdomain(name)) <= 0,
+			"account %q from the annotation %q", observed.AccountName, name)
+		testutil.Expect(t, (observed.AccountUID == "") == (uid == "") && (len(uid) > longestUID || string(observed.AccountUID) == uid),
+			"UID %q from the annotation %q", observed.AccountUID, uid)
+		testutil.Expect(t, len(reissue) > longestUID || observed.Reissue == reissue, "mode %q from the annotation %q", observed.Reissue, reissue)
 		if p := observed.Predecessor; p != (Predecessor{}) && (p.String() != replaces || parsePredecessor(p.String()) != p) {
 			t.Errorf("predecessor %q from %q", p, replaces)
 		}
-		if observed.CreatedByController && !slices.Contains(tokenControllers, manager) {
-			t.Errorf("%q passes for a token controller", manager)
-		}
+		testutil.Expect(t, !observed.CreatedByController || slices.Contains(tokenControllers, manager), "%q passes for a token controller",
+			manager)
 		kept := 0
 		for _, text := range stringsIn(observed) {
 			kept += len(text)
 			for _, segment := range segments(token) {
 				// What the annotations say is not the token's, and its key ID and UID are no
 				// secrets.
-				if leak := common(text, segment); leak != "" && !strings.Contains(name+uid+reissue+replaces+manager, leak) &&
-					isSignature(token, segment) {
-					t.Errorf("%q of the token is in %q", leak, text)
-				}
+				leak := common(text, segment)
+				testutil.Expect(t, leak == "" || strings.Contains(name+uid+reissue+replaces+manager, leak) || !isSignature(token, segment),
+					"%q of the token is in %q", leak, text)
 			}
 		}
 		if manager := len(observed.TokenWriter); kept-manager > mostKept { // kube-apiserver bounds that one
 			t.Errorf("%d bytes are kept", kept)
 		}
-		if again := Observe(secret); !reflect.DeepEqual(again, observed) {
-			t.Error("observed twice, the Secret is not the same")
-		}
+		testutil.Expect(t, reflect.DeepEqual(Observe(secret), observed), "observed twice, the Secret is not the same")
 	})
 }
 
@@ -124,13 +116,10 @@ func TestNothingOfATokenIsKept(t *testing.T) {
 			observed := Observe(secret)
 			for _, text := range renderings(t, observed) {
 				for _, segment := range segments(token) {
-					if leak := common(text, segment); leak != "" {
-						t.Errorf("%q of the token is in %q", leak, text)
-					}
+					leak := common(text, segment)
+					testutil.Expect(t, leak == "", "%q of the token is in %q", leak, text)
 				}
-				if common(text, "certificate certificate") != "" {
-					t.Errorf("the CA is in %q", text)
-				}
+				testutil.Expect(t, common(text, "certificate certificate") == "", "the CA is in %q", text)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
-
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -122,9 +123,8 @@ func TestLister(t *testing.T) {
 	}
 	lister := ListerOf(indexer)
 
-	if got, none := lister.Get(first.ObjectName()), lister.Get(cache.NewObjectName("shop", "robot-token-3")); got != first || none != nil {
-		t.Errorf("Get returned %v and, of a Secret that is not there, %v", got, none)
-	}
+	got, none := lister.Get(first.ObjectName()), lister.Get(cache.NewObjectName("shop", "robot-token-3"))
+	testutil.Expect(t, got == first && none == nil, "Get returned %v and, of a Secret that is not there, %v", got, none)
 	testutil.Check(t, "all", 5, len(lister.All()))
 	for account, want := range map[cache.ObjectName]string{
 		{Namespace: "shop", Name: "robot"}: "shop/robot-token-1 shop/robot-token-2",
@@ -150,9 +150,8 @@ func TestEveryDeletionIsSaid(t *testing.T) {
 		var log bytes.Buffer
 		ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(0))))
 		deleted, err := Delete(ctx, client, events.NewRecorderTo(recorded), Observe(tokenSecret()), "Tidied", "nobody needs it")
-		if deleted != (answer == nil) || errors.Is(err, errBoom) != (name == "Refused") || err != nil && name != "Refused" {
-			t.Errorf("%s: got %v and %v", name, deleted, err)
-		}
+		testutil.Expect(t, deleted == (answer == nil) && errors.Is(err, errBoom) == (name == "Refused") && (err == nil || name == "Refused"),
+			"%s: got %v and %v", name, deleted, err)
 		if close(recorded.Events); deleted {
 			said = "Normal Tidied deleted: nobody needs it"
 		}
@@ -160,9 +159,7 @@ func TestEveryDeletionIsSaid(t *testing.T) {
 		if deleted {
 			said = `"Deleted token secret" secret="shop/robot-token" uid="secret-uid" reason="Tidied" why="nobody needs it"`
 		}
-		if !strings.Contains(log.String(), said) || !deleted && log.Len() > 0 {
-			t.Errorf("%s: the log says %q", name, log.String())
-		}
+		testutil.Expect(t, strings.Contains(log.String(), said) && (deleted || log.Len() <= 0), "%s: the log says %q", name, log.String())
 	}
 }
 
@@ -214,4 +211,125 @@ func withAnnotation(name, value string) func(*corev1.Secret) {
 
 func withData(name, value string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { secret.Data[name] = []byte(value) }
+}
+
+// fieldsV1 as kube-apiserver writes them.
+const (
+	oneReference = `{"f:secrets":{".":{},"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`
+	applied      = `{"f:metadata":{"f:labels":{"f:app":{}}},"f:secrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{".":{},"f:name":{}}}}`
+	pullSecret   = `{"f:imagePullSecrets":{".":{},"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`
+	labelFields  = `{"f:metadata":{"f:annotations":{".":{},"f:team":{}},"f:labels":{".":{},"f:app":{}}}}`
+)
+
+func wrote(manager, fields string) metav1.ManagedFieldsEntry {
+	entry := metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+	}
+	if fields != "" {
+		entry.FieldsV1 = metav1.NewFieldsV1(fields)
+	}
+	return entry
+}
+
+// account is one with something in every field that the trimming might lose.
+func account(entries ...metav1.ManagedFieldsEntry) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "robot", UID: accountUID, ResourceVersion: "3", Finalizers: []string{"example.com/wait"},
+			Labels: map[string]string{"app": "shop"}, Annotations: map[string]string{"team": "blue"}, ManagedFields: entries,
+		},
+		Secrets:          []corev1.ObjectReference{{Name: "robot-token-x2x9z"}},
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+	}
+}
+
+// TestUnattributedReferences: what doctor shows is what token controllers leave alone.
+func TestUnattributedReferences(t *testing.T) {
+	t.Parallel()
+	robot := account(wrote(meta.FieldManager, oneReference), wrote("kubectl-edit", `{"f:secrets":{"k:{\"name\":\"vault\"}":{}}}`))
+	for _, name := range []string{"vault", "pull", "", "robot-token-aaaaa", "vault", "no/name"} {
+		robot.Secrets = append(robot.Secrets, corev1.ObjectReference{Name: name})
+	}
+	got := UnattributedReferences(robot, func(secret string) bool { return secret == "pull" })
+	testutil.Check(t, "requests", []string{"vault", "robot-token-aaaaa", "no/name"}, got)
+}
+
+func TestWrittenReferences(t *testing.T) {
+	t.Parallel()
+	const kcm = "kube-controller-manager"
+	const two = `{"f:secrets":{".":{},"k:{\"name\":\"robot-token-aaaaa\"}":{},"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`
+	type list = []metav1.ManagedFieldsEntry
+	for name, tc := range map[string]struct {
+		reason  string
+		entries list
+		want    bool
+	}{
+		"Ours":        {entries: list{wrote(meta.FieldManager, oneReference)}, want: true},
+		"Upstream's":  {entries: list{wrote(kcm, oneReference)}, want: true},
+		"Applied":     {reason: "a manager may own the fields of the entry too", entries: list{wrote(meta.FieldManager, applied)}, want: true},
+		"SecondEntry": {entries: list{wrote("kubectl-edit", labelFields), wrote(kcm, two)}, want: true},
+		"Shared": {
+			reason: "another client wants the same entry, too", entries: list{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)},
+		},
+
+		"User's": {reason: "a user's own Secret, maybe not created yet", entries: list{wrote("kubectl-edit", oneReference)}},
+		"UsersBesidesOurs": {
+			reason:  "we wrote another one",
+			entries: list{wrote("kubectl-edit", oneReference), wrote(meta.FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`)},
+		},
+		"WholeList": {reason: "before the list had keys, who owned it owned no entry", entries: list{wrote(kcm, `{"f:secrets":{}}`)}},
+		"Prefix": {
+			reason:  "robot-token-x2x9z begins like the name that was written",
+			entries: list{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"robot-token-x2x9z-old\"}":{}}}`)},
+		},
+		"Pull": {reason: "a pull secret is no token reference", entries: list{wrote(kcm, pullSecret)}},
+		"PullBesidesSecrets": {
+			reason: "it wrote another reference, and a pull secret of this name", entries: list{
+				wrote(kcm, `{"f:imagePullSecrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}},"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			has := account(tc.entries...)
+			testutil.Check(t, tc.reason, tc.want, WrittenReferences(has.ManagedFields).Has("robot-token-x2x9z"))
+			kept := KeepWrittenReferences(has.ManagedFields)
+			testutil.Check(t, tc.reason+": of the trimmed account", tc.want, WrittenReferences(kept).Has("robot-token-x2x9z"))
+			testutil.Expect(t, len(kept) <= 1 && (!tc.want || len(kept) != 0), "%s: %d entries are kept, want one at most", tc.reason, len(kept))
+			testutil.Check(t, "kept of what was kept", kept, KeepWrittenReferences(kept))
+		})
+	}
+}
+
+func TestTokenWriter(t *testing.T) {
+	t.Parallel()
+	const (
+		all    = `{"f:data":{".":{},"f:ca.crt":{},"f:namespace":{},"f:token":{}},"f:metadata":{"f:annotations":{}}}`
+		token  = `{"f:data":{"f:token":{}}}`
+		onlyCA = `{"f:data":{"f:ca.crt":{}}}`
+	)
+	at := func(entry metav1.ManagedFieldsEntry, second int64) metav1.ManagedFieldsEntry {
+		entry.Time = &metav1.Time{Time: time.Unix(second, 0)}
+		return entry
+	}
+	type list = []metav1.ManagedFieldsEntry
+	for name, tc := range map[string]struct {
+		reason, want string
+		has          list
+	}{
+		"Nothing":     {reason: "an apiserver may be told to track nothing"},
+		"NoFields":    {has: list{wrote("kubectl-edit", "")}},
+		"NoData":      {has: list{wrote("kubectl-edit", labelFields)}},
+		"Damaged":     {reason: "anybody may write them", has: list{wrote("x", `{"f:data":[]}`), wrote("x", `{"f:data"`)}},
+		"OneWroteAll": {has: list{at(wrote(meta.UpstreamFieldManager, all), 1)}, want: meta.UpstreamFieldManager},
+		"LastCounts": {
+			reason: "two may own a field that both have applied", has: list{at(wrote("late", token), 2), at(wrote("early", token), 1)}, want: "late",
+		},
+		"NoTime":   {has: list{wrote("another", token)}, want: "another"},
+		"OtherKey": {has: list{at(wrote("early", token), 1), at(wrote("late", onlyCA), 2)}, want: "early"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.has}}
+			testutil.Check(t, tc.reason, tc.want, Observe(secret).TokenWriter)
+		})
+	}
 }

@@ -87,10 +87,9 @@ func TestObserveToken(t *testing.T) {
 	)
 	good := legacyToken(t, robot(), "robot-token")
 	keyID := testkeys.Parse(testkeys.P256()).ID()
-	bound, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
+	bound := testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
 		Issuer: "https://issuer.example.com", Account: robot(), Audiences: []string{"api"}, Lifetime: time.Hour,
-	})
-	testutil.Must(t, err)
+	}))(t)
 	former, admin := robot(), robot()
 	former.UID, admin.Name = "former-uid", "admin"
 	const otherNamespace = "data.namespace does not name the namespace of the Secret"
@@ -242,11 +241,8 @@ func TestNewName(t *testing.T) {
 	for _, length := range []int{1, 241, 242, 253} {
 		account := strings.Repeat("a", length)
 		name := NewName(account, NewSuffix())
-		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			t.Errorf("account name of %d characters: %v", length, problems)
-		}
-		if NewName(account, NewSuffix()) == name {
-			t.Errorf("%s is made twice", name)
-		}
+		problems := validation.IsDNS1123Subdomain(name)
+		testutil.Expect(t, len(problems) <= 0, "account name of %d characters: %v", length, problems)
+		testutil.Expect(t, NewName(account, NewSuffix()) != name, "%s is made twice", name)
 	}
 }

@@ -75,9 +75,8 @@ func TestFor(t *testing.T) {
 
 func TestNeedsLabels(t *testing.T) {
 	t.Parallel()
-	template, err := Parse([]byte("{schemaVersion: 1, rules: [{labels: {a: b}}, {namespaces: [shop], namespaceSelector: {}, labels: " +
-		"{a: b}}]}"))
-	testutil.Must(t, err)
+	template := testutil.Get(Parse([]byte("{schemaVersion: 1, rules: [{labels: {a: b}}, {namespaces: [shop], namespaceSelector: {}, labels: " +
+		"{a: b}}]}")))(t)
 	testutil.Check(t, "no rule with a selector names it", false, template.NeedsLabels("bank", "default"))
 	testutil.Check(t, "one does", true, template.NeedsLabels("shop", "default"))
 }
@@ -110,9 +109,7 @@ func TestParseRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			template, err := Parse([]byte(tc.data))
-			if err == nil {
-				t.Fatalf("accepted as %+v", template)
-			}
+			testutil.Require(t, err != nil, "accepted as %+v", template)
 			for _, want := range tc.want {
 				testutil.CheckContains(t, "error", want, err.Error())
 			}

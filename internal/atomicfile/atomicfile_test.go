@@ -4,12 +4,16 @@
 package atomicfile
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -47,12 +51,47 @@ func TestWriteFails(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "is-a-directory")
 	testutil.Must(t, os.Mkdir(path, 0o700))
-	if err := Write(path, []byte("x"), 0o600); err == nil {
-		t.Error("a directory was replaced")
-	}
+	testutil.Expect(t, Write(path, []byte("x"), 0o600) != nil, "a directory was replaced")
 	only(t, dir, "is-a-directory")
-	if err := Write(filepath.Join(dir, "none", "x"), nil, 0o600); err == nil {
-		t.Error("written into a directory that does not exist")
+	testutil.Expect(t, Write(filepath.Join(dir, "none", "x"), nil, 0o600) != nil, "written into a directory that does not exist")
+}
+
+// A disk that is full or read-only must not cost the old file either, and is named.
+func TestWriteOnASpoiledDisk(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		spoil func(dir string) error
+		want  error
+	}{
+		"full": {want: unix.ENOSPC, spoil: func(dir string) error {
+			if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+				return fmt.Errorf("fill the disk: %w", err)
+			}
+			return nil
+		}},
+		"read-only": {want: unix.EROFS, spoil: func(dir string) error {
+			return unix.Mount("", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); errors.Is(err, unix.EPERM) {
+				t.Skip("only root may mount a file system")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
+			path := filepath.Join(dir, "ring.json")
+			testutil.Must(t, Write(path, []byte("one"), 0o600))
+			testutil.Must(t, tc.spoil(dir))
+			if err := Write(path, make([]byte, 10_000), 0o600); !errors.Is(err, tc.want) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("the error is %v, want %v and the directory", err, tc.want)
+			}
+			holds(t, path, "one", 0o600)
+			left := testutil.Get(filepath.Glob(filepath.Join(dir, ".*")))(t)
+			testutil.Expect(t, len(left) <= 0, "left over: %q", left)
+		})
 	}
 }
 
@@ -64,9 +103,8 @@ func TestWriteThroughALink(t *testing.T) {
 	testutil.Must(t, os.Symlink(target, link))
 	testutil.Must(t, Write(link, []byte("two"), 0o600))
 	holds(t, target, "two", 0o600)
-	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		t.Errorf("the link is gone: %v, %v", info, err)
-	}
+	info, err := os.Lstat(link)
+	testutil.Expect(t, err == nil && info.Mode()&fs.ModeSymlink != 0, "the link is gone: %v, %v", info, err)
 }
 
 // The kubelet takes every name without a dot for a manifest, at any time.
@@ -86,9 +124,8 @@ func TestNothingButDotNames(t *testing.T) {
 		if name == ".end" {
 			return
 		}
-		if name[0] != '.' && name != "a.yaml" || name == "a.yaml" && event.Has(fsnotify.Write) {
-			t.Errorf("the kubelet would see %s", event)
-		}
+		testutil.Expect(t, (name[0] == '.' || name == "a.yaml") && (name != "a.yaml" || !event.Has(fsnotify.Write)), "the kubelet would see %s",
+			event)
 	}
 }
 
@@ -96,9 +133,8 @@ func holds(t *testing.T, path, want string, mode fs.FileMode) {
 	t.Helper()
 	data := testutil.Get(os.ReadFile(path))(t)
 	info := testutil.Get(os.Stat(path))(t)
-	if string(data) != want || info.Mode().Perm() != mode {
-		t.Errorf("%s holds %q with mode %o, want %q and %o", path, data, info.Mode().Perm(), want, mode)
-	}
+	testutil.Expect(t, string(data) == want && info.Mode().Perm() == mode, "%s holds %q with mode %o, want %q and %o", path, data,
+		info.Mode().Perm(), want, mode)
 }
 
 func only(t *testing.T, dir string, names ...string) {

@@ -56,9 +56,7 @@ func (s site) comeTo(t *testing.T, to state) pair {
 		testutil.Get(p.peer.Write([]byte("x")))(t)
 		testutil.Get(p.conn.Read(make([]byte, 1)))(t)
 	}
-	if to >= idle && !p.conn.Begin() {
-		t.Fatal("there is no place for a call")
-	}
+	testutil.Require(t, to < idle || p.conn.Begin(), "there is no place for a call")
 	if to == idle {
 		p.conn.End()
 	}
@@ -88,26 +86,18 @@ func TestEviction(t *testing.T) {
 				crowd = append(crowd, s.comeTo(t, flood))
 			}
 			if flood >= idle { // a further call: it is not the one that waits longest
-				if !busy.conn.Begin() {
-					t.Fatal("there is no place for a further call")
-				}
+				testutil.Require(t, busy.conn.Begin(), "there is no place for a further call")
 				busy.conn.End()
 				others = append(others, busy)
 			} else {
 				crowd = append([]pair{busy}, crowd...)
 			}
 			last := s.come(t)
-			if crowd[0].isOpen() {
-				t.Error("the longest one is open")
-			}
+			testutil.Expect(t, !crowd[0].isOpen(), "the longest one is open")
 			for i, p := range append(append(others, crowd[1:]...), last) {
-				if !p.isOpen() {
-					t.Errorf("connection %d of the others is closed", i)
-				}
+				testutil.Expect(t, p.isOpen(), "connection %d of the others is closed", i)
 			}
-			if crowd[0].conn.Begin() {
-				t.Error("an evicted connection can bring a call")
-			}
+			testutil.Expect(t, !crowd[0].conn.Begin(), "an evicted connection can bring a call")
 			testutil.Check(t, "open", open, s.open())
 		})
 	}
@@ -119,12 +109,8 @@ func TestCallers(t *testing.T) {
 	s := listen(t, Limits{Open: 8, Callers: 2})
 	first, second := s.comeTo(t, idle), s.comeTo(t, calling)
 	third := s.come(t)
-	if third.conn.Begin() {
-		t.Error("a call of a further caller has a place")
-	}
-	if !first.conn.Begin() {
-		t.Error("a further call of a caller has no place")
-	}
+	testutil.Expect(t, !third.conn.Begin(), "a call of a further caller has a place")
+	testutil.Expect(t, first.conn.Begin(), "a further call of a caller has no place")
 	first.conn.End()
 	news := []pair{third}
 	for range 20 {
@@ -134,13 +120,9 @@ func TestCallers(t *testing.T) {
 			news = news[1:]
 		}
 	}
-	if !first.isOpen() || !second.isOpen() {
-		t.Error("a caller was evicted")
-	}
+	testutil.Expect(t, first.isOpen() && second.isOpen(), "a caller was evicted")
 	testutil.Must(t, first.conn.Close())
-	if !news[len(news)-1].conn.Begin() {
-		t.Error("there is no place after a caller has gone")
-	}
+	testutil.Expect(t, news[len(news)-1].conn.Begin(), "there is no place after a caller has gone")
 }
 
 // TestAcceptWaits wants no more to be accepted than the server lets go of.
@@ -176,24 +158,15 @@ func TestCloseNew(t *testing.T) {
 	waits, busy := s.comeTo(t, idle), s.comeTo(t, calling)
 	s.CloseNew()
 	for _, p := range append(news, s.come(t)) {
-		if p.isOpen() {
-			t.Error("one that has made no call is open")
-		}
+		testutil.Expect(t, !p.isOpen(), "one that has made no call is open")
 	}
-	if !waits.isOpen() || !busy.isOpen() {
-		t.Error("one that has made a call is closed")
-	}
-	if s.AllIdle() {
-		t.Error("all are said to be idle while a call is under way")
-	}
+	testutil.Expect(t, waits.isOpen() && busy.isOpen(), "one that has made a call is closed")
+	testutil.Expect(t, !s.AllIdle(), "all are said to be idle while a call is under way")
 	busy.conn.End()
-	if !s.AllIdle() {
-		t.Error("not all are said to be idle")
-	}
+	testutil.Expect(t, s.AllIdle(), "not all are said to be idle")
 	testutil.Must(t, waits.conn.Close())
-	if err := waits.conn.Close(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("closed twice: %v", err)
-	}
+	err := waits.conn.Close()
+	testutil.Expect(t, errors.Is(err, net.ErrClosed), "closed twice: %v", err)
 	testutil.Must(t, s.listener.Close())
 	if _, err := s.listener.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("accepted by a closed listener: %v", err)

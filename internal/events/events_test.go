@@ -108,9 +108,8 @@ func TestEventsReachTheAPI(t *testing.T) {
 		testutil.Check(t, "Events", want, got,
 			cmpopts.IgnoreFields(metav1.ObjectMeta{}, "Name", "ManagedFields"), cmpopts.IgnoreTypes(metav1.TypeMeta{}))
 		for _, event := range got {
-			if !strings.HasPrefix(event.Name, event.InvolvedObject.Name+".") {
-				t.Errorf("the Event about %s is called %s", event.InvolvedObject.Name, event.Name)
-			}
+			testutil.Expect(t, strings.HasPrefix(event.Name, event.InvolvedObject.Name+"."), "the Event about %s is called %s",
+				event.InvolvedObject.Name, event.Name)
 		}
 	})
 }
@@ -137,9 +136,7 @@ func TestAFloodDropsNoOtherReason(t *testing.T) {
 				testutil.Check(t, "writes: a flood of one reason has its limit", burst+2, writes)
 				notes := s.notes(t)
 				for _, want := range []string{"critical", "of another object"} {
-					if !slices.Contains(notes, want) {
-						t.Errorf("there is no Event %q: %q", want, notes)
-					}
+					testutil.Expect(t, slices.Contains(notes, want), "there is no Event %q: %q", want, notes)
 				}
 			})
 		})
@@ -189,9 +186,8 @@ func TestTheEndSendsWhatIsQueued(t *testing.T) {
 		}
 		began := time.Now()
 		s.stop()
-		if took := time.Since(began); took > 500*time.Millisecond {
-			t.Errorf("the end took %v", took)
-		}
+		took := time.Since(began)
+		testutil.Expect(t, took <= 500*time.Millisecond, "the end took %v", took)
 		s.Warn(secret("late"), "Refused", "late")
 		testutil.Check(t, "notes", want, s.notes(t))
 	})
@@ -220,9 +216,8 @@ func TestNobodyWaitsForTheAPI(t *testing.T) {
 				synctest.Wait()
 				testutil.Check(t, "what all of them take", time.Duration(0), time.Since(began))
 				s.stop()
-				if took := time.Since(began); took > flushTimeout {
-					t.Errorf("the end took %v", took)
-				}
+				took := time.Since(began)
+				testutil.Expect(t, took <= flushTimeout, "the end took %v", took)
 			})
 		})
 	}
@@ -242,9 +237,7 @@ func TestLongNotesAreCut(t *testing.T) {
 			told := &testutil.EventLog{}
 			NewRecorderTo(told).Warn(secret("a"), "Refused", tc.note)
 			testutil.Check(t, "Events", []string{head + tc.want}, told.Lines())
-			if len(tc.want) > noteLimit || !utf8.ValidString(tc.want) {
-				t.Errorf("the case itself wants what is too long")
-			}
+			testutil.Expect(t, len(tc.want) <= noteLimit && utf8.ValidString(tc.want), "the case itself wants what is too long")
 		})
 	}
 }

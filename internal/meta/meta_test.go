@@ -33,34 +33,28 @@ func TestLiveAndCachedAccount(t *testing.T) {
 	lister := corev1listers.NewServiceAccountLister(indexer)
 	for name, there := range map[string]bool{"robot": true, "nobody": false} {
 		live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", name))
-		if err != nil || (live != nil) != there || there && live.UID != "robot-uid" {
-			t.Errorf("live %s: %v, %v", name, live, err)
-		}
-		if cached := CachedAccount(lister, cache.NewObjectName("shop", name)); (cached == robot) != there || !there && cached != nil {
-			t.Errorf("cached %s: %v", name, cached)
-		}
+		testutil.Expect(t, err == nil && (live != nil) == there && (!there || live.UID == "robot-uid"), "live %s: %v, %v", name, live, err)
+		cached := CachedAccount(lister, cache.NewObjectName("shop", name))
+		testutil.Expect(t, (cached == robot) == there && (there || cached == nil), "cached %s: %v", name, cached)
 	}
 	errBoom := errors.New("boom")
 	client.PrependReactor("get", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errBoom })
 	live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", "robot"))
-	if live != nil || !errors.Is(err, errBoom) || err.Error() != "look up service account shop/robot: boom" {
-		t.Errorf("when nobody can say: %v, %v", live, err)
-	}
+	testutil.Expect(t, live == nil && errors.Is(err, errBoom) && err.Error() == "look up service account shop/robot: boom",
+		"when nobody can say: %v, %v", live, err)
 }
 
 func TestPreconditions(t *testing.T) {
 	t.Parallel()
 	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "token", UID: "uid", ResourceVersion: "7"}}
 	deletion, err := json.Marshal(metav1.DeleteOptions{Preconditions: Preconditions(object)})
-	if err != nil || string(deletion) != `{"preconditions":{"uid":"uid","resourceVersion":"7"}}` {
-		t.Errorf("delete: %s, %v", deletion, err)
-	}
+	testutil.Expect(t, err == nil && string(deletion) == `{"preconditions":{"uid":"uid","resourceVersion":"7"}}`, "delete: %s, %v", deletion,
+		err)
 	metadata := PatchOf(object)
 	metadata.Labels = map[string]*string{"set": new("yes"), "gone": nil}
 	patch, err := json.Marshal(metadata)
-	if err != nil || string(patch) != `{"uid":"uid","resourceVersion":"7","labels":{"gone":null,"set":"yes"}}` {
-		t.Errorf("patch: %s, %v", patch, err)
-	}
+	testutil.Expect(t, err == nil && string(patch) == `{"uid":"uid","resourceVersion":"7","labels":{"gone":null,"set":"yes"}}`,
+		"patch: %s, %v", patch, err)
 }
 
 func TestRetryWrite(t *testing.T) {
@@ -83,9 +77,8 @@ func TestRetryWrite(t *testing.T) {
 				calls++
 				return tc.answers[calls-1]
 			})
-			if !errors.Is(err, tc.want) || calls != len(tc.answers) {
-				t.Errorf("got %v after %d calls, want %v after %d", err, calls, tc.want, len(tc.answers))
-			}
+			testutil.Expect(t, errors.Is(err, tc.want) && calls == len(tc.answers), "got %v after %d calls, want %v after %d", err, calls, tc.want,
+				len(tc.answers))
 		})
 	}
 }
@@ -140,19 +133,16 @@ func TestSecretError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			refused := refusedWith(tc.code, tc.reason, tc.text)
 			err := fmt.Errorf("fill: %w", SecretError(fmt.Errorf("patch: %w", refused), tc.held...))
-			if want := "fill: kube-apiserver answered " + tc.want; tc.want != "" && err.Error() != want {
-				t.Errorf("got  %v\nwant %s", err, want)
-			}
-			if len(err.Error()) > longestText+100 || !errors.Is(err, refused) {
-				t.Errorf("%d bytes, from the answer: %t", len(err.Error()), errors.Is(err, refused))
-			}
+			want := "fill: kube-apiserver answered " + tc.want
+			testutil.Expect(t, tc.want == "" || err.Error() == want, "got  %v\nwant %s", err, want)
+			testutil.Expect(t, len(err.Error()) <= longestText+100 && errors.Is(err, refused), "%d bytes, from the answer: %t", len(err.Error()),
+				errors.Is(err, refused))
 			testutil.Check(t, "refused by a policy, webhook or quota", tc.refused, Refused(err))
 		})
 	}
 	down := errors.New("connection refused")
-	if got := SecretError(down, testHeld...); !errors.Is(got, down) || got.Error() != down.Error() || Refused(down) {
-		t.Errorf("an error that is no answer: %v", got)
-	}
+	got := SecretError(down, testHeld...)
+	testutil.Expect(t, errors.Is(got, down) && got.Error() == down.Error() && !Refused(down), "an error that is no answer: %v", got)
 	testutil.Check(t, "no error", nil, SecretError(nil))
 	unchanged := CheckChanged(&metav1.ObjectMeta{UID: "a", ResourceVersion: "1"}, &metav1.ObjectMeta{UID: "a", ResourceVersion: "1"})
 	if !Refused(unchanged) || CheckChanged(&metav1.ObjectMeta{ResourceVersion: "1"}, &metav1.ObjectMeta{ResourceVersion: "2"}) != nil {
@@ -182,9 +172,8 @@ func TestQuotedSecrets(t *testing.T) {
 		"Object":          fmt.Sprint(testHeld[0]["password"], " hunter2"),
 	} {
 		for _, said := range []string{policy + ": " + quote, webhook + ": " + quote} {
-			if got := SecretError(refusedWith(403, "Forbidden", said), testHeld...).Error(); strings.Contains(got, quote) {
-				t.Errorf("%s: %s", name, got)
-			}
+			got := SecretError(refusedWith(403, "Forbidden", said), testHeld...).Error()
+			testutil.Expect(t, !strings.Contains(got, quote), "%s: %s", name, got)
 			// Cut off where it begins.
 			long := webhook + ": " + strings.Repeat("x", max(0, longestText-len(webhook)-2-len(quote)/2)) + quote
 			if got := SecretError(refusedWith(403, "Forbidden", long), testHeld...).Error(); len(quote) > 4*longestPart &&
@@ -194,7 +183,5 @@ func TestQuotedSecrets(t *testing.T) {
 		}
 	}
 	harmless := policy + ": a Secret in op needs the label team"
-	if quotes(harmless, testHeld) || quotes("", testHeld) || quotes(harmless, nil) {
-		t.Error("a text that quotes nothing is cut")
-	}
+	testutil.Expect(t, !quotes(harmless, testHeld) && !quotes("", testHeld) && !quotes(harmless, nil), "a text that quotes nothing is cut")
 }

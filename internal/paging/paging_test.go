@@ -56,9 +56,8 @@ func TestEach(t *testing.T) {
 				}
 				return nil
 			})
-			if tc.wantErr == "" && err != nil || tc.wantErr != "" && (!errors.Is(err, errBoom) || err.Error() != tc.wantErr) {
-				t.Errorf("%s: error %v, want %q", tc.reason, err, tc.wantErr)
-			}
+			testutil.Expect(t, (tc.wantErr != "" || err == nil) && (tc.wantErr == "" || errors.Is(err, errBoom) && err.Error() == tc.wantErr),
+				"%s: error %v, want %q", tc.reason, err, tc.wantErr)
 			testutil.Check(t, tc.reason+":", tc.want, got)
 		})
 	}
@@ -88,8 +87,6 @@ func TestGoingOn(t *testing.T) {
 			return &corev1.PodList{}, tc.answers[len(got)-1]
 		})(t.Context(), metav1.ListOptions{Continue: "a"})
 		testutil.Check(t, name+" "+tc.reason+": requests", tc.want, got)
-		if (err != nil) != tc.fails {
-			t.Errorf("%s %s: error %v, want one: %t", name, tc.reason, err, tc.fails)
-		}
+		testutil.Expect(t, (err != nil) == tc.fails, "%s %s: error %v, want one: %t", name, tc.reason, err, tc.fails)
 	}
 }

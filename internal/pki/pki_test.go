@@ -40,9 +40,7 @@ func TestIssue(t *testing.T) {
 			testutil.Get(made.Verify(x509.VerifyOptions{Roots: roots, DNSName: "localhost", CurrentTime: start}))(t)
 			keyPEM := testutil.Get(KeyPEM(key))(t)
 			testutil.Get(tls.X509KeyPair(CertPEM(made), keyPEM))(t)
-			if made.SerialNumber.Cmp(ca.SerialNumber) == 0 {
-				t.Error("two certificates have one serial number")
-			}
+			testutil.Expect(t, made.SerialNumber.Cmp(ca.SerialNumber) != 0, "two certificates have one serial number")
 		})
 	}
 }

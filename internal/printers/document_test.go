@@ -43,9 +43,7 @@ func TestDocument(t *testing.T) {
 		})
 	}
 	err := printers.Document(full{}, "yaml", document{Head: printers.Of("Numbers")}, nil)
-	if !errors.Is(err, errFull) || err.Error() != "print the Numbers: full" {
-		t.Errorf("a full disk: %v", err)
-	}
+	testutil.Expect(t, errors.Is(err, errFull) && err.Error() == "print the Numbers: full", "a full disk: %v", err)
 }
 
 // document is one of the kind Numbers.
@@ -85,14 +83,11 @@ func TestEncoders(t *testing.T) {
 			} {
 				var encoded bytes.Buffer
 				testutil.Must(t, printers.Document(&encoded, output, texts, nil))
-				if strings.ContainsFunc(encoded.String(), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }) {
-					t.Errorf("%s steers terminals: %q", output, &encoded)
-				}
+				testutil.Expect(t, !strings.ContainsFunc(encoded.String(), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }),
+					"%s steers terminals: %q", output, &encoded)
 				var got struct{ Numbers map[string][]string }
 				testutil.Must(t, decode(encoded.Bytes(), &got))
-				if len(got.Numbers[want]) != 1 || got.Numbers[want][0] != want {
-					t.Errorf("%s: got %q, want %q", output, got, want)
-				}
+				testutil.Expect(t, len(got.Numbers[want]) == 1 && got.Numbers[want][0] == want, "%s: got %q, want %q", output, got, want)
 			}
 		})
 	}

@@ -89,31 +89,26 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 		r.stuck.report = func(n int) { stuck.Store(int64(n)) }
 		r.run(t)
 
-		if first := r.in(time.Second); first < keys {
-			t.Errorf("%d requests at once, want a first one for each of %d keys", first, keys)
-		}
+		first := r.in(time.Second)
+		testutil.Expect(t, first >= keys, "%d requests at once, want a first one for each of %d keys", first, keys)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		// The alert does not wait until each of them was retried ten times.
-		if got := stuck.Load(); got < keys/2 {
-			t.Errorf("%d of %d keys count as stuck after ten seconds", got, keys)
-		}
+		got := stuck.Load()
+		testutil.Expect(t, got >= keys/2, "%d of %d keys count as stuck after ten seconds", got, keys)
 		time.Sleep(50 * time.Second)
-		if lines := r.errors.Load(); lines < 10 || lines > 10+61 {
-			t.Errorf("%d lines in the log after a minute, want the first ten and one a second", lines)
-		}
+		lines := r.errors.Load()
+		testutil.Expect(t, lines >= 10 && lines <= 10+61, "%d lines in the log after a minute, want the first ten and one a second", lines)
 		for minute := range 10 {
 			const most = 60*sharedRate + 1 // both ends of the minute count
-			if n := r.in(time.Minute); n > most {
-				t.Fatalf("%d requests in minute %d, want %d at most", n, minute, most)
-			}
+			n := r.in(time.Minute)
+			testutil.Require(t, n <= most, "%d requests in minute %d, want %d at most", n, minute, most)
 		}
 
 		r.Add(keys) // comes late
 		synctest.Wait()
-		if n := r.in(time.Second); n < sharedRate {
-			t.Errorf("%d requests in the second of a new key, want its first attempts beside the others", n)
-		}
+		n := r.in(time.Second)
+		testutil.Expect(t, n >= sharedRate, "%d requests in the second of a new key, want its first attempts beside the others", n)
 		r.allowed.Store(true)
 		time.Sleep((keys + 1) * time.Second / sharedRate)
 		synctest.Wait()
@@ -169,9 +164,8 @@ func TestDamping(t *testing.T) {
 			clock := testclock.NewFakePassiveClock(time.Now())
 			damping := NewDamping[string](tc.first, tc.most, clock)
 			advance := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
-			if delay, again := damping.Delay("a"), damping.Wrote("a"); delay != 0 || again {
-				t.Errorf("the first write waits for %v, again %t", delay, again)
-			}
+			delay, again := damping.Delay("a"), damping.Wrote("a")
+			testutil.Expect(t, delay == 0 && !again, "the first write waits for %v, again %t", delay, again)
 			var got []time.Duration
 			for n := range tc.want {
 				delay := damping.Delay("a")
@@ -179,9 +173,8 @@ func TestDamping(t *testing.T) {
 				advance(delay / 2)
 				testutil.Check(t, "left", delay-delay/2, damping.Delay("a"))
 				advance(delay - delay/2)
-				if left, again := damping.Delay("a"), damping.Wrote("a"); left != 0 || again != (n > 0) {
-					t.Errorf("after %v write %d waits for %v, again %t", delay, n+2, left, again)
-				}
+				left, again := damping.Delay("a"), damping.Wrote("a")
+				testutil.Expect(t, left == 0 && again == (n > 0), "after %v write %d waits for %v, again %t", delay, n+2, left, again)
 			}
 			testutil.Check(t, tc.reason, tc.want, got)
 			if delay, again := damping.Delay("b"), damping.Wrote("b"); delay != 0 || again {
@@ -261,9 +254,8 @@ func TestAPanicEndsTheProcess(t *testing.T) {
 			if line := `panic: sync of ns/a in queue "q": ` + want[name]; err == nil || !strings.Contains(got, line) {
 				t.Errorf("the process ended with %v, want it to end with the line %q. Its output:\n%s", err, line, got)
 			}
-			if strings.Contains(got, "hunter2") || strings.Contains(got, fmt.Sprint([]byte("hunter2"))) {
-				t.Errorf("it tells the value of the panic:\n%s", got)
-			}
+			testutil.Expect(t, !strings.Contains(got, "hunter2") && !strings.Contains(got, fmt.Sprint([]byte("hunter2"))),
+				"it tells the value of the panic:\n%s", got)
 			testutil.CheckContains(t, "where it was", "reconcile/overload_test.go:", got)
 		})
 	}

@@ -67,12 +67,9 @@ func (p *patient) after(d time.Duration) int {
 func (p *patient) due(t *testing.T, nth int, delay time.Duration) {
 	t.Helper()
 	before := p.after(0)
-	if got := p.after(delay - 1); got != before {
-		t.Fatalf("retry %d came before %v", nth, delay)
-	}
-	if got := p.after(1); got != before+1 {
-		t.Fatalf("%d retries came after %v, want retry %d alone", got-before, delay, nth)
-	}
+	testutil.Require(t, p.after(delay-1) == before, "retry %d came before %v", nth, delay)
+	got := p.after(1)
+	testutil.Require(t, got == before+1, "%d retries came after %v, want retry %d alone", got-before, delay, nth)
 }
 
 func TestAFailedKeyIsNeverGivenUp(t *testing.T) {
@@ -86,15 +83,12 @@ func TestAFailedKeyIsNeverGivenUp(t *testing.T) {
 			p.due(t, n+1, delay)
 			delay = min(2*delay, maxBackoff)
 		}
-		if delay != maxBackoff {
-			t.Fatalf("30 retries have not reached the cap, but %v", delay)
-		}
+		testutil.Require(t, delay == maxBackoff, "30 retries have not reached the cap, but %v", delay)
 
 		p.repair("a")
 		p.due(t, 31, maxBackoff)
-		if before, got := p.after(0), p.after(24*time.Hour); got != before {
-			t.Errorf("%d syncs came after the successful one, want none", got-before)
-		}
+		before, got := p.after(0), p.after(24*time.Hour)
+		testutil.Expect(t, got == before, "%d syncs came after the successful one, want none", got-before)
 
 		p.mu.Lock()
 		p.broken["a"] = errBoom

@@ -82,9 +82,7 @@ func TestNothingBeginsAfterTheEnd(t *testing.T) {
 		r.AddAfter("due soon", time.Second)
 
 		r.cancel()
-		if r.hasEnded() {
-			t.Error("Run returned although a sync is under way")
-		}
+		testutil.Expect(t, !r.hasEnded(), "Run returned although a sync is under way")
 		r.Add("too late")
 		<-r.ended
 		d.Write("Run ends")
@@ -106,17 +104,13 @@ func TestAHangingSyncIsCancelledAfterTheDrainTime(t *testing.T) {
 		}})
 		r.Add("hangs")
 		time.Sleep(time.Hour) // a sync may take its time as long as the loop runs
-		if cause != nil {
-			t.Fatalf("the sync was cancelled while the loop ran: %v", cause)
-		}
+		testutil.Require(t, cause == nil, "the sync was cancelled while the loop ran: %v", cause)
 
 		d := testutil.NewDiary()
 		r.stop()
 		d.Write("Run ends")
 		testutil.Check(t, "what happened", []string{DrainTimeout.String() + " Run ends"}, d.Lines())
-		if cause != context.Canceled {
-			t.Errorf("the sync ended with %v, want %v", cause, context.Canceled)
-		}
+		testutil.Expect(t, cause == context.Canceled, "the sync ended with %v, want %v", cause, context.Canceled)
 	})
 }
 
@@ -223,9 +217,7 @@ func TestRunWatching(t *testing.T) {
 		}
 		testutil.Check(t, "what happened", want, diary.Lines())
 		stop()
-		if !watch.Informer.IsStopped() {
-			t.Error("the watch goes on")
-		}
+		testutil.Expect(t, watch.Informer.IsStopped(), "the watch goes on")
 	})
 }
 

@@ -178,6 +178,22 @@ func Series(registry metrics.KubeRegistry, prefix string) []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") || !strings.HasPrefix(line, prefix) })
 }
 
+// Expect fails the test unless ok. The message says what is wrong; its arguments are evaluated in any case.
+func Expect(tb testing.TB, ok bool, format string, args ...any) {
+	tb.Helper()
+	if !ok {
+		tb.Errorf(format, args...)
+	}
+}
+
+// Require is like Expect, and ends the test.
+func Require(tb testing.TB, ok bool, format string, args ...any) {
+	tb.Helper()
+	if !ok {
+		tb.Fatalf(format, args...)
+	}
+}
+
 // Must ends a test that cannot go on with an error.
 func Must(tb testing.TB, err error) {
 	tb.Helper()

@@ -128,9 +128,7 @@ func TestWatchThatIsNotReplaced(t *testing.T) {
 	}
 	open().Body.Close()
 	now.SetTime(now.Now().Add(13 * time.Minute))
-	if tracker.Check() == nil {
-		t.Error("a watch that ended and was not replaced counts as healthy")
-	}
+	testutil.Expect(t, tracker.Check() != nil, "a watch that ended and was not replaced counts as healthy")
 	open().Body.Close()
 	testutil.CheckError(t, "with a new watch", "", tracker.Check())
 }

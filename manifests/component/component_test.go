@@ -20,9 +20,7 @@ import (
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/manifests/*/*.yaml")
-	if err != nil || len(paths) < 12 {
-		t.Fatalf("%d manifests, %v", len(paths), err)
-	}
+	testutil.Require(t, err == nil && len(paths) >= 12, "%d manifests, %v", len(paths), err)
 	for _, path := range paths {
 		ways := map[string]Changes{"": {Plugin: true}}
 		if strings.Contains(path, "/v1.36/kube-api") || strings.Contains(path, "/v1.37/kube-api") {
@@ -32,9 +30,7 @@ func TestCorpus(t *testing.T) {
 			t.Run(path+" "+way, func(t *testing.T) {
 				f := Files{Name: strings.TrimSuffix(filepath.Base(path), ".yaml"), Manifest: staticpodtest.Read(t, path)}
 				there := there(t, f, changes)
-				if bytes.Equal(f.Manifest, there.Manifest) {
-					t.Fatal("nothing was changed")
-				}
+				testutil.Require(t, !bytes.Equal(f.Manifest, there.Manifest), "nothing was changed")
 				if patched := staticpodtest.PatchedFile(t, f.Manifest, there.Patch); !strings.Contains(path, "by-hand") {
 					// The kubeadm of v1.34 and older has printed one more field.
 					printed := strings.Replace(string(there.Manifest), "  creationTimestamp: null\n", "", 1)
@@ -204,9 +200,7 @@ func TestEditedSince(t *testing.T) {
 			changes := Changes{Plugin: true, Signer: tc.signer}
 			taken, err := f.Takeover(changes)
 			testutil.Must(t, err)
-			if !bytes.Contains(taken.Manifest, []byte(tc.before)) {
-				t.Fatalf("the edit does nothing:\n%s", taken.Manifest)
-			}
+			testutil.Require(t, bytes.Contains(taken.Manifest, []byte(tc.before)), "the edit does nothing:\n%s", taken.Manifest)
 			taken.Manifest = bytes.Replace(taken.Manifest, []byte(tc.before), []byte(tc.after), 1)
 			again, err := taken.Takeover(changes)
 			testutil.Must(t, err)
@@ -260,9 +254,8 @@ func TestUnrecorded(t *testing.T) {
 	created := Files{Name: APIServer, Manifest: staticpodtest.Read(t, "testdata/manifests/v1.37/kube-apiserver.yaml")}
 	lost := testutil.Get(created.Takeover(Changes{Signer: true}))(t)
 	lost.Taken, lost.Patch = nil, nil
-	if _, err := lost.Takeover(Changes{Signer: true}); err == nil || !strings.Contains(err.Error(), "by hand, from its backup") {
-		t.Errorf("the backup would be lost, too: %v", err)
-	}
+	_, err := lost.Takeover(Changes{Signer: true})
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "by hand, from its backup"), "the backup would be lost, too: %v", err)
 	created.Manifest, created.Backup = lost.Manifest, lost.Manifest
 	if _, err := created.Takeover(Changes{Signer: true}); err != nil {
 		t.Errorf("of a cluster that was created with our signer: %v", err)
@@ -296,16 +289,14 @@ func TestGate(t *testing.T) {
 		"AllBetaOfOld":   {reason: "it was no beta", of: "v1.36.3", gates: []string{"AllBeta=true"}},
 	} {
 		command := []string{APIServer, Assign(emulatedFlag, strings.Join(tc.emulated, ",")), Assign(gatesFlag, strings.Join(tc.gates, ","))}
-		if on := ReadsManifests(tc.of, command); on != tc.on {
-			t.Errorf("%s, %s: on: %t", name, tc.reason, on)
-		}
+		on := ReadsManifests(tc.of, command)
+		testutil.Expect(t, on == tc.on, "%s, %s: on: %t", name, tc.reason, on)
 		f := Files{Name: APIServer, Manifest: bytes.Replace(staticpodtest.Manifest(command), []byte("x:v1.36.3"), []byte("x:"+tc.of), 1)}
 		f.Manifest = bytes.Replace(f.Manifest, []byte("x:kube-apiserver:"), []byte("x:"), 1)
 		const refused = "reads no webhook configurations from files: v1.37 does, " +
 			"v1.36 with --feature-gates=" + staticGate + "=true in its manifest"
-		if _, err := f.Takeover(Changes{Files: true}); (err == nil) != tc.on || err != nil && !strings.Contains(err.Error(), refused) {
-			t.Errorf("%s, %s: %v", name, tc.reason, err)
-		}
+		_, err := f.Takeover(Changes{Files: true})
+		testutil.Expect(t, (err == nil) == tc.on && (err == nil || strings.Contains(err.Error(), refused)), "%s, %s: %v", name, tc.reason, err)
 	}
 }
 
@@ -320,8 +311,7 @@ func TestOldImage(t *testing.T) {
 		"kcm:v2.0.0":              nameless,
 	} {
 		err := notOlder(image, oldestMinor, "that is supported")
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", image, err, want)
-		}
+		testutil.Expect(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", image, err,
+			want)
 	}
 }

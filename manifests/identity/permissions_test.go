@@ -12,18 +12,21 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/yaml"
-
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
+	"sigs.k8s.io/yaml"
 )
 
 // apiServer takes objects, each once.
@@ -94,27 +97,22 @@ func applies(t *testing.T, onlySigner bool) {
 	n.config.OnlySigner = onlySigner
 	n.ensure(t)
 
-	objects, err := manifests.Permissions(n.config.CreateSecrets, onlySigner)
-	testutil.Must(t, err)
+	objects := testutil.Get(manifests.Permissions(n.config.CreateSecrets, onlySigner))(t)
 	protected := ""
 	for _, object := range objects {
 		collection, _, _ := strings.Cut(object.Path(), "/"+object.Name)
-		if request := "POST application/yaml " + collection + " " + string(object.YAML); !a.taken[request] {
-			t.Errorf("%s was not created", object)
-		}
+		request := "POST application/yaml " + collection + " " + string(object.YAML)
+		testutil.Expect(t, a.taken[request], "%s was not created", object)
 		if object.Kind == "ClusterRole" {
 			protected = object.Path()
 		}
 	}
 	for _, caller := range a.callers {
-		if !slices.Contains(caller.Subject.Organization, "system:masters") || time.Until(caller.NotAfter) > mastersLifetime {
-			t.Errorf("applied by %s until %s", caller.Subject, caller.NotAfter)
-		}
+		testutil.Expect(t, slices.Contains(caller.Subject.Organization, "system:masters") && time.Until(caller.NotAfter) <= mastersLifetime,
+			"applied by %s until %s", caller.Subject, caller.NotAfter)
 	}
 	for _, file := range []string{"identity/kubeconfig", "identity/client.pem", "ca.key"} {
-		if bytes.Contains(n.read(t, file), []byte("masters")) {
-			t.Errorf("%s holds the powerful certificate", file)
-		}
+		testutil.Expect(t, !bytes.Contains(n.read(t, file), []byte("masters")), "%s holds the powerful certificate", file)
 	}
 
 	clear(a.has)
@@ -123,9 +121,8 @@ func applies(t *testing.T, onlySigner bool) {
 	a.has[protected] = own
 	for _, says := range []bool{true, false} {
 		n.ensure(t)
-		if said := strings.Contains(n.said.String(), "lacked permissions, and has them now"); said != says {
-			t.Errorf("it says that some were missing: %t, want %t", said, says)
-		}
+		said := strings.Contains(n.said.String(), "lacked permissions, and has them now")
+		testutil.Expect(t, said == says, "it says that some were missing: %t, want %t", said, says)
 		if len(a.has) != len(objects) || !bytes.Equal(a.has[protected], own) {
 			t.Errorf("%d of %d objects, and the role with the annotation is %s", len(a.has), len(objects), a.has[protected])
 		}
@@ -135,8 +132,7 @@ func applies(t *testing.T, onlySigner bool) {
 // TestApplyWhatIsNotRefused: an object that a policy engine refuses costs itself alone.
 func TestApplyWhatIsNotRefused(t *testing.T) {
 	t.Parallel()
-	objects, err := manifests.Permissions(false, false)
-	testutil.Must(t, err)
+	objects := testutil.Get(manifests.Permissions(false, false))(t)
 	n, a := newNode(t), &apiServer{refused: objects[0].Name}
 	n.serve(t, a)
 	want := slices.DeleteFunc(objects, func(object manifests.Object) bool { return object.Name == a.refused })
@@ -156,9 +152,8 @@ func TestApplyPermissionsWithoutTheKeyOfTheCA(t *testing.T) {
 	n.config.ApplyPermissions = true
 	n.remove(t, "ca.key")
 	n.ensure(t)
-	if !strings.Contains(n.said.String(), "kubectl apply -k manifests/permissions") || len(a.callers) > 0 {
-		t.Errorf("it says %q after %d requests", n.said.String(), len(a.callers))
-	}
+	testutil.Expect(t, strings.Contains(n.said.String(), "kubectl apply -k manifests/permissions") && len(a.callers) <= 0,
+		"it says %q after %d requests", n.said.String(), len(a.callers))
 }
 
 // TestMissing is about a role that is there.
@@ -194,8 +189,7 @@ rules:
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			change, err := missing([]byte(tc.existing), []byte(ours))
-			testutil.Must(t, err)
+			change := testutil.Get(missing([]byte(tc.existing), []byte(ours)))(t)
 			testutil.Check(t, "patch", tc.want, string(change))
 		})
 	}
@@ -244,9 +238,8 @@ func TestLostPermissionsComeBack(t *testing.T) {
 		c.ahead += d
 	}
 	passed()
-	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "lacked permissions, and has them now") {
-		t.Fatalf("first: %q", got)
-	}
+	got := strings.Join(said.take(), "\n")
+	testutil.Require(t, strings.Contains(got, "lacked permissions, and has them now"), "first: %q", got)
 	objects := len(a.has)
 	for name := range a.has {
 		if strings.Contains(name, "/clusterroles/") || strings.Contains(name, "/clusterrolebindings/") {
@@ -272,8 +265,7 @@ func TestLostPermissionsComeBack(t *testing.T) {
 
 func firstRole(t *testing.T) string {
 	t.Helper()
-	objects, err := manifests.Permissions(false, false)
-	testutil.Must(t, err)
+	objects := testutil.Get(manifests.Permissions(false, false))(t)
 	for _, object := range objects {
 		if object.Kind == "ClusterRole" {
 			return object.Path()
@@ -281,4 +273,130 @@ func firstRole(t *testing.T) string {
 	}
 	t.Fatal("there is no ClusterRole")
 	return ""
+}
+
+// TestExternalCA: the operator's own kubeconfig is all that is needed.
+func TestExternalCA(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.remove(t, "ca.key")
+	err := Ensure(t.Context(), n.config)
+	for _, want := range []string{"the key of the cluster's CA is not here", "identity/kubeconfig", "CN=system:sa-controller-manager, no O"} {
+		testutil.Require(t, err != nil && strings.Contains(err.Error(), want), "error %v, want one with %q", err, want)
+	}
+	rendered := testutil.Get(render(&clientcmdapi.Cluster{Server: server}))(t)
+	own := bytes.ReplaceAll(rendered, []byte(pairFile), []byte("own.pem"))
+	n.write(t, "identity/kubeconfig", own)
+	n.ensure(t)
+	testutil.Expect(t, bytes.Equal(own, n.read(t, "identity/kubeconfig")) && strings.Contains(n.said.String(), "left as it is"),
+		"it is changed: %q", n.said.String())
+}
+
+// TestExchangedCA: while a CA is exchanged, ca.crt has several certificates, in any order.
+func TestExchangedCA(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	old, oldKey := n.read(t, "ca.crt"), n.read(t, "ca.key")
+	n.newCA(t, time.Hour)
+	other := n.read(t, "ca.crt")
+	n.clock.SetTime(n.clock.Now().Add(-validity))
+	n.newCA(t, time.Hour)
+	n.clock.SetTime(n.clock.Now().Add(validity))
+	expired, expiredKey := n.read(t, "ca.crt"), n.read(t, "ca.key")
+	for name, tc := range map[string]struct {
+		crt  [][]byte
+		key  []byte
+		want string
+	}{
+		"First":        {crt: [][]byte{old, other}, key: oldKey},
+		"Appended":     {crt: [][]byte{other, old}, key: oldKey},
+		"AfterExpired": {crt: [][]byte{expired, old}, key: oldKey},
+		"Third":        {crt: [][]byte{expired, other, old}, key: oldKey},
+		"KeyOfExpired": {crt: [][]byte{expired, old}, key: expiredKey, want: "ca.key belongs to none of the 2 certificates in "},
+		"KeyOfAnother": {crt: [][]byte{other, old}, key: expiredKey, want: "ca.key belongs to none of the 2 certificates in "},
+	} {
+		n.write(t, "ca.crt", slices.Concat(tc.crt...))
+		n.write(t, "ca.key", tc.key)
+		_ = os.RemoveAll(n.config.Dir)
+		err := Ensure(t.Context(), n.config)
+		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "%s: error %v, want %q",
+			name, err, tc.want)
+		if err != nil {
+			continue
+		}
+		ca := testutil.Get(cert.ParseCertsPEM(old))(t)
+		if err := n.certificate(t).CheckSignatureFrom(ca[0]); err != nil {
+			t.Errorf("%s: another CA has signed: %v", name, err)
+		}
+	}
+}
+
+// lines keeps what was said, and may be asked while Watch runs.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return strings.Split(strings.TrimSpace(l.text.String()), "\n")
+}
+
+// TestWatch goes through the life of an identity. Nothing ends it but its context.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, said := newNode(t), &lines{}
+		n.clock.SetTime(time.Now()) // of the bubble
+		n.newCA(t, 10*365*24*time.Hour)
+		n.from(t, server)
+		n.config.Clock, n.config.Say, n.config.Validity = clock.RealClock{}, said, 24*time.Hour
+		n.remove(t, "controller-manager.conf")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			Watch(ctx, n.config)
+		}()
+		// step lets time pass, and wants a line that was said then, or none.
+		step := func(pause time.Duration, want string) {
+			t.Helper()
+			time.Sleep(pause)
+			synctest.Wait()
+			if got := said.take(); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) || want == "" &&
+				got[0] != "" {
+				t.Errorf("after %v: %q, want %q", pause, got, want)
+			}
+		}
+		step(0, "Error: read the API server's address")
+		step(10*time.Second, "")
+		n.from(t, server)
+		step(5*time.Second, "client.pem is written")
+		step(watchInterval, "left as it is")
+		step(12*time.Hour, "")
+		step(5*time.Hour, "The one before: it expires on")
+		n.write(t, "identity/kubeconfig", []byte("{"))
+		step(watchInterval, "Error: ")
+		n.remove(t, "identity/kubeconfig")
+		step(watchInterval, "kubeconfig is written")
+		n.clock.SetTime(time.Now())
+		key := n.read(t, "ca.key")
+		n.remove(t, "ca.key")
+		step(watchInterval, "left as it is")
+		step(17*time.Hour, "Warning: the client certificate ends on")
+		n.write(t, "ca.key", key)
+		step(watchInterval, "client.pem is written")
+		step(watchInterval, "left as it is")
+		cancel()
+		<-ended
+	})
 }

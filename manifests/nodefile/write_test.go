@@ -45,16 +45,11 @@ func TestWriteLosesNothing(t *testing.T) {
 				testutil.Must(t, os.WriteFile(path, []byte(tc.now), 0o600))
 			}
 			err := Write{Path: path, Before: content(tc.before), After: content(tc.after)}.Do()
-			if tc.wantErr == "" && err != nil || tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)) {
-				t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.wantErr)
-			}
+			testutil.Expect(t, (tc.wantErr != "" || err == nil) && (tc.wantErr == "" || err != nil && strings.Contains(err.Error(), tc.wantErr)),
+				"%s: got error %v, want one with %q", tc.reason, err, tc.wantErr)
 			got, err := os.ReadFile(path)
-			if err != nil && !os.IsNotExist(err) {
-				t.Fatal(err)
-			}
-			if string(got) != tc.wantAtLast {
-				t.Errorf("the file holds %q, want %q", got, tc.wantAtLast)
-			}
+			testutil.Require(t, err == nil || os.IsNotExist(err), "%v", err)
+			testutil.Expect(t, string(got) == tc.wantAtLast, "the file holds %q, want %q", got, tc.wantAtLast)
 		})
 	}
 }

@@ -52,20 +52,15 @@ func TestApply(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			m, err := Parse([]byte(tc.before), "program")
-			testutil.Must(t, err)
+			m := testutil.Get(Parse([]byte(tc.before), "program"))(t)
 			patched, err := m.Apply(tc.patch)
 			if tc.refused != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.refused) {
-					t.Errorf("error %v, want %q", err, tc.refused)
-				}
+				testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.refused), "error %v, want %q", err, tc.refused)
 				return
 			}
 			testutil.Must(t, err)
 			testutil.Check(t, tc.reason, tc.want, string(patched.Bytes()))
-			if string(m.Bytes()) != tc.before {
-				t.Error("the manifest before was changed")
-			}
+			testutil.Expect(t, string(m.Bytes()) == tc.before, "the manifest before was changed")
 		})
 	}
 }
@@ -100,9 +95,7 @@ func TestParseRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse([]byte(tc.manifest), "program")
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want one with %q", err, tc.want)
-			}
+			testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.want), "error %v, want one with %q", err, tc.want)
 		})
 	}
 }
@@ -133,17 +126,15 @@ func TestCheck(t *testing.T) {
 	} {
 		spec := staticpodtest.Spec(t, []byte(tc.manifest))
 		err := check(&spec)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %s: got %v, want %q", name, tc.reason, err, tc.want)
-		}
+		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "%s: %s: got %v, want %q",
+			name, tc.reason, err, tc.want)
 	}
 }
 
 // TestHostPath: the innermost of nested mounts counts.
 func TestHostPath(t *testing.T) {
 	t.Parallel()
-	m, err := Parse(staticpodtest.Manifest([]string{"program"}), "program")
-	testutil.Must(t, err)
+	m := testutil.Get(Parse(staticpodtest.Manifest([]string{"program"}), "program"))(t)
 	for file, want := range map[string]string{
 		"/certs/ca.crt":                     "/etc/kubernetes/ssl/ca.crt",
 		"/certs/inner/ca.crt":               "/etc/kubernetes/pki/etcd/ca.crt",

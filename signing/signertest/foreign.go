@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // Foreign is a KEP-740 signer that knows nothing of this project: its EC key on P-256 has an ID of its
@@ -53,10 +55,7 @@ type Behaviour struct {
 // ServeForeign is NewForeign until the test ends.
 func ServeForeign(tb testing.TB, path, keyID string, key []byte) *Foreign {
 	tb.Helper()
-	f, err := NewForeign(path, keyID, key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	f := testutil.Get(NewForeign(path, keyID, key))(tb)
 	tb.Cleanup(f.Stop)
 	return f
 }
@@ -77,11 +76,7 @@ func NewForeign(path, keyID string, key []byte) (*Foreign, error) {
 // ListedKey is an entry of FetchKeys.
 func ListedKey(tb testing.TB, keyID string, key []byte) *externaljwtv1.Key {
 	tb.Helper()
-	listed, err := listedKey(keyID, key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return listed
+	return testutil.Get(listedKey(keyID, key))(tb)
 }
 
 func listedKey(keyID string, key []byte) (*externaljwtv1.Key, error) {
@@ -109,9 +104,7 @@ func (f *Foreign) now() Behaviour {
 // Start serves again after Stop.
 func (f *Foreign) Start(tb testing.TB) {
 	tb.Helper()
-	if err := f.start(); err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, f.start())
 }
 
 func (f *Foreign) start() error {

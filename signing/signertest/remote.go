@@ -6,18 +6,23 @@ package signertest
 import (
 	"context"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
-
 	"sa-controller-manager/signing"
 )
 
@@ -112,4 +117,84 @@ func (r *Remote) Fetch(ctx context.Context) (*signing.KeySet, error) {
 		keys = append(keys, signing.PublicKey{ID: sent.GetKeyId(), Algorithm: algorithm, Key: raw})
 	}
 	return signing.NewKeySet(keys...), nil
+}
+
+// Issuer is that of every payload here.
+const Issuer = "https://issuer.example"
+
+// Payload returns the payload segment of a bound token of one hour, as kube-apiserver would send it.
+// Payloads of different n differ: n is in the ID, and one audience is n characters longer.
+func Payload(n int) string { return payload(n, time.Hour) }
+
+// PayloadFor is Payload(0) of a token that lives for a given time.
+func PayloadFor(lifetime time.Duration) string { return payload(0, lifetime) }
+
+func payload(n int, lifetime time.Duration) string {
+	now := time.Now()
+	return Encode(map[string]any{
+		"aud": []string{Issuer, "other-" + strings.Repeat("a", n)},
+		"exp": now.Add(lifetime).Unix(),
+		"iat": now.Unix(),
+		"iss": Issuer,
+		"jti": fmt.Sprintf("00000000-0000-4000-8000-%012d", n),
+		"kubernetes.io": map[string]any{
+			"namespace":      "default",
+			"pod":            map[string]any{"name": "web-0", "uid": "5f1f3f5e-6d0f-4b39-8f47-1c1b1d3c7a11"},
+			"serviceaccount": map[string]any{"name": "builder", "uid": "0b1d7f0c-41fb-4b5a-9c62-34e0b4a3e7a9"},
+			"warnafter":      now.Add(time.Hour).Unix(),
+		},
+		"nbf": now.Unix(),
+		"sub": "system:serviceaccount:default:builder",
+	})
+}
+
+// Encode makes a payload segment of claims.
+func Encode(claims map[string]any) string {
+	encoded, err := json.Marshal(claims)
+	if err != nil {
+		panic(err) // claims of a test have a JSON form
+	}
+	return base64.RawURLEncoding.EncodeToString(encoded)
+}
+
+// ConnectAs is Connect by a process of another user, in the eyes of the kernel. Only root may do
+// that, and the other user needs the right to connect: the thread that connects keeps its groups
+// and nothing else.
+func ConnectAs(path string, uid int) (*Remote, error) {
+	return connect(path, func(_ context.Context, path string) (net.Conn, error) { return dialAs(path, uid) })
+}
+
+// dialAs connects on a thread of its own: the raw system call changes the user of one thread, which
+// ends with its goroutine.
+func dialAs(path string, uid int) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	dialed := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+			dialed <- result{err: fmt.Errorf("become user %d: %w", uid, errno)}
+			return
+		}
+		conn, err := dialHere(path)
+		dialed <- result{conn, err}
+	}()
+	r := <-dialed
+	return r.conn, r.err
+}
+
+// dialHere connects on the calling thread, which a net.Dialer need not do.
+func dialHere(path string) (net.Conn, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer func() { _ = file.Close() }() // the connection has a copy
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", path, err)
+	}
+	return net.FileConn(file)
 }

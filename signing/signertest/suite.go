@@ -16,6 +16,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 )
 
@@ -59,18 +60,13 @@ func header(t *testing.T, subject Subject) {
 		signed := sign(t, subject, style, Payload(0))
 		encoded := decode(t, "header", signed.header)
 		key := signed.key(t, subject)
-		algorithm, err := signing.AlgorithmFor(key.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		algorithm := testutil.Get(signing.AlgorithmFor(key.Key))(t)
 		// White space and order are the same for all signers, so that tokens can be compared.
 		exact := fmt.Sprintf(`{"alg":%q,"kid":%q}`, algorithm, key.ID)
 		if subject.Remote || style == signing.JWTHeader {
 			exact = fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":"JWT"}`, algorithm, key.ID)
 		}
-		if encoded != exact {
-			t.Errorf("style %d: header is %s, want %s", style, encoded, exact)
-		}
+		testutil.Expect(t, encoded == exact, "style %d: header is %s, want %s", style, encoded, exact)
 		if want, err := signing.NewPublicKey(key.Key); err != nil || want.ID != key.ID && !subject.Remote ||
 			want.Algorithm != key.Algorithm {
 			t.Errorf("style %d: the published key has the names %s and %s, want those derived from the key", style, key.ID, key.Algorithm)
@@ -87,9 +83,7 @@ func signature(t *testing.T, subject Subject) {
 			signed := sign(t, subject, style, payload)
 			signed.verify(t, subject)
 			signed.payload = Payload(1)
-			if signed.valid(t, subject) {
-				t.Errorf("style %d: the signature verifies with another payload", style)
-			}
+			testutil.Expect(t, !signed.valid(t, subject), "style %d: the signature verifies with another payload", style)
 		}
 	}
 }
@@ -125,9 +119,8 @@ func unknownStyle(t *testing.T, subject Subject) {
 			continue
 		}
 		header, signature, err := subject.Signer.Sign(t.Context(), style, Payload(0))
-		if err == nil || header != "" || signature != "" {
-			t.Errorf("style %d: Sign returned %q, %q, %v, want an error alone", style, header, signature, err)
-		}
+		testutil.Expect(t, err != nil && header == "" && signature == "", "style %d: Sign returned %q, %q, %v, want an error alone", style,
+			header, signature, err)
 	}
 }
 
@@ -135,9 +128,8 @@ func endedContext(t *testing.T, subject Subject) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	header, signature, err := subject.Signer.Sign(ctx, subject.Styles[0], Payload(0))
-	if header != "" || signature != "" || !errors.Is(err, context.Canceled) {
-		t.Errorf("Sign returned %q, %q, %v, want the context's error alone", header, signature, err)
-	}
+	testutil.Expect(t, header == "" && signature == "" && errors.Is(err, context.Canceled),
+		"Sign returned %q, %q, %v, want the context's error alone", header, signature, err)
 }
 
 // concurrentUse wants each caller to get the signature of its own payload.
@@ -148,9 +140,7 @@ func concurrentUse(t *testing.T, subject Subject) {
 		running.Go(func() {
 			payload := Payload(i)
 			header, signature, err := subject.Signer.Sign(t.Context(), subject.Styles[i%len(subject.Styles)], payload)
-			if err != nil {
-				t.Errorf("call %d: %v", i, err)
-			}
+			testutil.Expect(t, err == nil, "call %d: %v", i, err)
 			signed[i] = signedToken{header, payload, signature}
 		})
 	}
@@ -159,9 +149,7 @@ func concurrentUse(t *testing.T, subject Subject) {
 		return
 	}
 	for i, s := range signed {
-		if !s.valid(t, subject) {
-			t.Errorf("call %d: the signature is not that of its payload", i)
-		}
+		testutil.Expect(t, s.valid(t, subject), "call %d: the signature is not that of its payload", i)
 	}
 }
 
@@ -174,9 +162,7 @@ func rotation(t *testing.T, subject Subject) {
 	before := sign(t, subject, subject.Styles[0], Payload(0))
 	subject.Rotate(t)
 	after := sign(t, subject, subject.Styles[0], Payload(0))
-	if KeyID(t, before.header) == KeyID(t, after.header) {
-		t.Error("the key is the same after a rotation")
-	}
+	testutil.Expect(t, KeyID(t, before.header) != KeyID(t, after.header), "the key is the same after a rotation")
 	before.verify(t, subject)
 	after.verify(t, subject)
 }
@@ -187,9 +173,7 @@ type signedToken struct{ header, payload, signature string }
 func sign(t *testing.T, subject Subject, style signing.HeaderStyle, payload string) signedToken {
 	t.Helper()
 	header, signature, err := subject.Signer.Sign(t.Context(), style, payload)
-	if err != nil {
-		t.Fatalf("sign: %v", err)
-	}
+	testutil.Require(t, err == nil, "sign: %v", err)
 	return signedToken{header, payload, signature}
 }
 
@@ -199,9 +183,8 @@ func KeyID(t *testing.T, segment string) string {
 	var header struct {
 		KeyID string `json:"kid"`
 	}
-	if err := json.Unmarshal([]byte(decode(t, "header", segment)), &header); err != nil {
-		t.Fatalf("header: %v", err)
-	}
+	err := json.Unmarshal([]byte(decode(t, "header", segment)), &header)
+	testutil.Require(t, err == nil, "header: %v", err)
 	return header.KeyID
 }
 
@@ -210,17 +193,13 @@ func (s signedToken) key(t *testing.T, subject Subject) signing.PublicKey {
 	t.Helper()
 	id := KeyID(t, s.header)
 	key, ok := subject.Keys.Keys().Lookup(id)
-	if !ok {
-		t.Fatalf("the signer does not publish key %s, which it signs with", id)
-	}
+	testutil.Require(t, ok, "the signer does not publish key %s, which it signs with", id)
 	return key
 }
 
 func (s signedToken) verify(t *testing.T, subject Subject) {
 	t.Helper()
-	if !s.valid(t, subject) {
-		t.Error("the signature does not verify")
-	}
+	testutil.Expect(t, s.valid(t, subject), "the signature does not verify")
 }
 
 func (s signedToken) valid(t *testing.T, subject Subject) bool {
@@ -235,17 +214,13 @@ func (s signedToken) valid(t *testing.T, subject Subject) bool {
 func discreet(t *testing.T, subject Subject, err error, payload string) {
 	t.Helper()
 	for _, secret := range append([]string{payload, "secret-of-the-caller"}, subject.Secret...) {
-		if len(secret) > 3 && strings.Contains(err.Error(), secret) {
-			t.Errorf("the error repeats what it must not: %v", err)
-		}
+		testutil.Expect(t, len(secret) <= 3 || !strings.Contains(err.Error(), secret), "the error repeats what it must not: %v", err)
 	}
 }
 
 func decode(t *testing.T, name, segment string) string {
 	t.Helper()
 	decoded, err := base64.RawURLEncoding.Strict().DecodeString(segment)
-	if err != nil {
-		t.Fatalf("%s is not a base64url segment: %v", name, err)
-	}
+	testutil.Require(t, err == nil, "%s is not a base64url segment: %v", name, err)
 	return string(decoded)
 }

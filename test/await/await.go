@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // Check gets all objects of a kind and returns what is still missing; nil ends the wait. It must
@@ -230,9 +232,7 @@ func Within(t testing.TB, what string, took, limit time.Duration) {
 	if testing.Short() {
 		limit *= loadFactor
 	}
-	if took > limit {
-		t.Errorf("%s took %v, want %v at most", what, took, limit)
-	}
+	testutil.Expect(t, took <= limit, "%s took %v, want %v at most", what, took, limit)
 }
 
 // Long marks a test that takes more than ten seconds or so. make test skips it, make test-long runs

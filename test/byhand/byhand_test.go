@@ -10,18 +10,25 @@ package byhand
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -45,13 +52,10 @@ func TestWebhookByHand(t *testing.T) {
 			continue
 		}
 		compared++
-		if diff := cmp.Diff(*step.prints, got.printed); diff != "" {
-			t.Errorf("the page is wrong about what this prints (-page +printed):\n%s\n%s", step.commands, diff)
-		}
+		diff := cmp.Diff(*step.prints, got.printed)
+		testutil.Expect(t, diff == "", "the page is wrong about what this prints (-page +printed):\n%s\n%s", step.commands, diff)
 	}
-	if compared < 4 {
-		t.Errorf("%d blocks of the page say what they print, want 4 at least", compared)
-	}
+	testutil.Expect(t, compared >= 4, "%d blocks of the page say what they print, want 4 at least", compared)
 }
 
 // ready waits for a manager and a line of its log.
@@ -162,8 +166,194 @@ func (s *shell) run(t *testing.T, blocks ...string) []result {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
+	testutil.Require(t, err == nil || os.IsNotExist(err), "%v", err)
 	return string(content)
+}
+
+// strays are token Secrets of which one is without an account and one is in order.
+const strays = `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token,
+  metadata: {namespace: shop, name: stray, annotations: {kubernetes.io/service-account.name: gone}}}
+---
+{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token,
+  metadata: {namespace: shop, name: good, annotations: {kubernetes.io/service-account.name: default}}}
+`
+
+// TestDoctor plants faults while the manager is away, has each named with its remedy, does
+// what it says, and has nothing found any more.
+func TestDoctor(t *testing.T) {
+	await.Long(t)
+	cluster := testcluster.New(t, devcluster.Options{APIServerFlags: map[string][]string{"disable-admission-plugins": {"ServiceAccount"}}})
+	kubeconfig, _, err := cluster.Identity(rbacUser)
+	testutil.Must(t, err)
+	permissions := testutil.Get(filepath.Abs("../../manifests/permissions"))(t)
+	shell := newShell(t, cluster)
+	shell.must(t, "kubectl apply -k "+permissions, "kubectl apply -k "+permissions+"/completion", "kubectl create namespace shop")
+	flags := append(webhookFlags(t), "--kubeconfig="+kubeconfig, "--leader-elect=true", "--root-ca-file="+cluster.CAFile(),
+		"--orphan-token-grace=1s")
+	first := startManager(t, cluster, flags)
+	shell.must(t, "kubectl wait --for=create --timeout=30s -n shop serviceaccount/default configmap/kube-root-ca.crt",
+		"kubectl apply -f - <<'END'\n"+strays+"END",
+		"kubectl wait --for=delete --timeout=90s -n shop secret/stray")
+	doctor := "sa-controller-manager doctor --kubeconfig=\"$KUBECONFIG\" --root-ca-file=" + cluster.CAFile() +
+		" --service-account-private-key-file=" + cluster.SigningKeyFile() + " --grace=1s"
+	healthy(t, shell, doctor)
+
+	if _, err := first.Stop(); err != nil {
+		t.Error(err)
+	}
+	shell.must(t, "sa-controller-manager webhook unregister --kubeconfig=\"$KUBECONFIG\"",
+		"kubectl apply -f - <<'END'\n"+strays+"END",
+		"kubectl -n shop patch configmap kube-root-ca.crt --type=merge -p '{\"data\":{\"ca.crt\":\"x\"}}'",
+		"kubectl delete clusterrolebinding system:sa-controller-manager:root-ca")
+	// A Secret has a second to get what it needs, a namespace too.
+	got := shell.run(t, "until "+doctor+" -o json 2>err | tee out | grep -q secret-orphan; do sleep 1; done; cat out",
+		doctor+" -o json >/dev/null 2>&1", doctor)
+	if got[1].code != "2" {
+		t.Errorf("exit code %s, want 2:\n%s", got[1].code, got[2].printed)
+	}
+	diagnosed(t, got[0].printed)
+	for _, want := range []string{"gone: sa-controller-manager webhook register --kubeconfig=", "where:  shop/stray\n",
+		"update configmaps/kube-root-ca.crt (root-ca)"} {
+		testutil.CheckContains(t, "printed", want, got[2].printed)
+	}
+	noSecrets(t, got[0].printed+got[2].printed)
+
+	shell.must(t, "kubectl apply -k "+permissions)
+	second := runManager(t, cluster, flags)
+	shell.must(t, "sa-controller-manager webhook register --kubeconfig=\"$KUBECONFIG\"") // waits for the leader
+	ready(t, second, `state="registered"`)
+	shell.must(t, "kubectl wait --for=delete --timeout=90s -n shop secret/stray",
+		"timeout 60 bash -c 'until kubectl -n shop get configmap kube-root-ca.crt -o yaml | grep -q BEGIN; do sleep 1; done'")
+	healthy(t, shell, doctor)
+}
+
+func healthy(t *testing.T, shell *shell, doctor string) {
+	t.Helper()
+	got := shell.run(t, doctor)[0]
+	testutil.Require(t, got.code == "0" && strings.Contains(got.printed, "Findings: 0."), "exit code %s, want 0 and no findings:\n%s",
+		got.code, got.printed)
+	noSecrets(t, got.printed)
+	t.Log(got.printed)
+}
+
+// diagnosed wants every fault under its check, and none besides.
+func diagnosed(t *testing.T, text string) {
+	t.Helper()
+	type one struct {
+		Check, Code string
+		Objects     []string
+	}
+	var report struct{ Findings []one }
+	testutil.Must(t, json.Unmarshal([]byte(text), &report))
+	got := report.Findings
+	want := []one{
+		{Check: "permissions", Code: "permissions-missing"},
+		{Check: "webhook", Code: "registration-off"},
+		{Check: "webhook", Code: "pod-without-account"},
+		{Check: "policy", Code: "policy-missing"},
+		{Check: "namespaces", Code: "root-ca-differs", Objects: []string{"shop"}},
+		{Check: "secrets", Code: "secret-orphan", Objects: []string{"shop/stray"}},
+	}
+	for i := range got {
+		if got[i].Check == "permissions" {
+			if len(got[i].Objects) != 4 {
+				t.Errorf("missing permissions %q, want 4", got[i].Objects)
+			}
+			got[i].Objects = nil // the table has them
+		}
+	}
+	testutil.Check(t, "findings", want, got)
+}
+
+// noSecrets knows what tokens and PEM begin with.
+func noSecrets(t *testing.T, text string) {
+	t.Helper()
+	for _, secret := range []string{"eyJ", "-----BEGIN", "LS0tLS1CRUdJTi"} {
+		testutil.Expect(t, !strings.Contains(text, secret), "%q is in\n%s", secret, text)
+	}
+}
+
+// The command is taken from the help, so that the help is right when it is needed.
+func TestBreakGlassWithKubectlAlone(t *testing.T) {
+	await.Long(t)
+	cluster := testcluster.New(t, devcluster.Options{})
+	shell := newShell(t, cluster)
+	command := kubectlCommand(t, shell)
+	flags := webhookFlags(t)
+	first := startManager(t, cluster, flags)
+	pod := createPod(t, cluster)
+	testutil.Require(t, pod.Spec.ServiceAccountName == "default", "serviceaccount %q: the webhook is not in", pod.Spec.ServiceAccountName)
+
+	begun := time.Now()
+	got := shell.run(t, command)[0]
+	testutil.Require(t, got.code == "0", "%s\nexit code %s: %s", command, got.code, got.printed)
+	awaitUntouched(t, cluster, begun.Add(10*time.Second))
+	t.Logf("the webhook is out after %s", time.Since(begun).Round(time.Millisecond))
+
+	// It stays out: also for a leader that has never seen it registered.
+	_, err := first.Stop()
+	testutil.Expect(t, err == nil, "%v", err)
+	second := runManager(t, cluster, flags)
+	ready(t, second, `state="off"`)
+	if pod := createPod(t, cluster); !untouched(pod) {
+		t.Errorf("pod %s has serviceaccount %q: the webhook has come back", pod.Name, pod.Spec.ServiceAccountName)
+	}
+
+	if got := shell.run(t, "sa-controller-manager webhook register --kubeconfig=\"$KUBECONFIG\"")[0]; got.code != "0" {
+		t.Fatalf("webhook register: exit code %s: %s", got.code, got.printed)
+	}
+	ready(t, second, `state="registered"`)
+}
+
+// kubectlCommand is the command that the help gives for kubectl.
+func kubectlCommand(t *testing.T, shell *shell) string {
+	t.Helper()
+	help := shell.run(t, "sa-controller-manager webhook --help")[0].printed
+	command := regexp.MustCompile(`kubectl patch (.*\\\n)*.*\n`).FindString(help)
+	testutil.Require(t, strings.Contains(command, "00-sa-controller-manager"), "no command in the help:\n%s", help)
+	return command
+}
+
+// webhookFlags register a webhook on a port on which nothing listens now.
+func webhookFlags(t *testing.T) []string {
+	t.Helper()
+	listener := testutil.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer listener.Close()
+	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	return []string{"--webhook-port=" + port, "--webhook-registration=url", "--webhook-drain-delay=0s", "--token-secrets=manual"}
+}
+
+// startManager returns once the webhook is registered.
+func startManager(t *testing.T, cluster *testcluster.ControlPlane, flags []string) *devcluster.Manager {
+	t.Helper()
+	manager := runManager(t, cluster, flags)
+	ready(t, manager, `state="registered"`)
+	return manager
+}
+
+func runManager(t *testing.T, cluster *testcluster.ControlPlane, flags []string) *devcluster.Manager {
+	t.Helper()
+	return testutil.Get(testcluster.Binary(t).StartManager(cluster.Cluster, flags...))(t)
+}
+
+func createPod(t *testing.T, cluster *testcluster.ControlPlane) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx"}}},
+	}
+	return testutil.Get(cluster.API.CoreV1().Pods("default").Create(testcluster.Context(t), pod, metav1.CreateOptions{}))(t)
+}
+
+func untouched(pod *corev1.Pod) bool {
+	return pod.Spec.ServiceAccountName == "" && len(pod.Spec.Volumes) == 0
+}
+
+// awaitUntouched creates Pods until one comes back as it was sent: nothing announces that
+// kube-apiserver has noticed the change.
+func awaitUntouched(t *testing.T, cluster *testcluster.ControlPlane, deadline time.Time) {
+	t.Helper()
+	for !untouched(createPod(t, cluster)) {
+		testutil.Require(t, !time.Now().After(deadline), "the webhook is still called")
+	}
 }

@@ -74,9 +74,8 @@ cat ca.crt >>`+c.ClientCAFile()+` && cat `+c.CAFile()+` >>ca.crt && cp `+c.Signi
 		if got.code != "0" {
 			t.Fatalf("exit code %q of\n%s\nit printed:\n%s\nthe manager's log:\n%s", got.code, blocks[i], got.printed, read(t, dir+"/manager.log"))
 		}
-		if strings.Contains(blocks[i], "readyz?verbose") && !strings.Contains(got.printed, "readyz check passed") {
-			t.Errorf("not ready:\n%s", got.printed)
-		}
+		testutil.Expect(t, !strings.Contains(blocks[i], "readyz?verbose") || strings.Contains(got.printed, "readyz check passed"),
+			"not ready:\n%s", got.printed)
 	}
 }
 
@@ -161,9 +160,7 @@ func TestRBAC(t *testing.T) {
 	shell.must(t, "sa-controller-manager webhook register --kubeconfig='"+kubeconfig+"'")
 
 	for line := range strings.Lines(manager.Logs()) {
-		if strings.Contains(line, "forbidden") && strings.Contains(line, rbacUser) {
-			t.Errorf("a permission is missing: %s", line)
-		}
+		testutil.Expect(t, !strings.Contains(line, "forbidden") || !strings.Contains(line, rbacUser), "a permission is missing: %s", line)
 	}
 }
 

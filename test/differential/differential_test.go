@@ -32,6 +32,7 @@ import (
 	upstream "k8s.io/kubernetes/plugin/pkg/admission/serviceaccount"
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/internal/testutil"
 )
 
 // question is one request, as kube-apiserver puts it to both plugins.
@@ -99,9 +100,7 @@ func TestDefaultMissing(t *testing.T) {
 		theirs, ours := (&world{config: serviceaccount.DefaultConfig()}).plugins()
 		q := question{pod: &core.Pod{}, object: []byte(`{"metadata": {}, "spec": {}}`)}
 		want, got := askUpstream(t, theirs, q), askOurs(t, ours, q)
-		if want.refusal == "" || want.refusal != got.refusal {
-			t.Errorf("upstream says %q, we say %q", want.refusal, got.refusal)
-		}
+		testutil.Expect(t, want.refusal != "" && want.refusal == got.refusal, "upstream says %q, we say %q", want.refusal, got.refusal)
 	})
 }
 
@@ -120,9 +119,8 @@ func compare(t *testing.T, data []byte) answer {
 	}
 	theirs, ours := w.plugins()
 	want, got := askUpstream(t, theirs, q), askOurs(t, ours, q)
-	if diff := cmp.Diff(want.refusal, got.refusal); diff != "" {
-		t.Fatalf("refusal (-upstream +ours):\n%s\n%s", diff, q.object)
-	}
+	diff := cmp.Diff(want.refusal, got.refusal)
+	testutil.Require(t, diff == "", "refusal (-upstream +ours):\n%s\n%s", diff, q.object)
 	if diff := cmp.Diff(want.stored, got.stored); diff != "" {
 		t.Errorf("stored Pod (-upstream +ours):\n%s\n%s", diff, q.object)
 	}
@@ -175,9 +173,8 @@ func askOurs(t *testing.T, plugin *serviceaccount.Plugin, q question) answer {
 		}
 	}
 	decoded := &corev1.Pod{}
-	if err := runtime.DecodeInto(legacyscheme.Codecs.UniversalDeserializer(), request.Object, decoded); err != nil {
-		t.Fatalf("decode the patched Pod: %v\n%s", err, request.Object)
-	}
+	err := runtime.DecodeInto(legacyscheme.Codecs.UniversalDeserializer(), request.Object, decoded)
+	testutil.Require(t, err == nil, "decode the patched Pod: %v\n%s", err, request.Object)
 	return answer{stored: versioned(t, internal(t, decoded))}
 }
 
@@ -217,9 +214,8 @@ func internal(t *testing.T, pod *corev1.Pod) *core.Pod {
 	pod = pod.DeepCopy()
 	legacyscheme.Scheme.Default(pod)
 	converted := &core.Pod{}
-	if err := legacyscheme.Scheme.Convert(pod, converted, nil); err != nil {
-		t.Fatalf("convert: %v", err)
-	}
+	err := legacyscheme.Scheme.Convert(pod, converted, nil)
+	testutil.Require(t, err == nil, "convert: %v", err)
 	return converted
 }
 
@@ -227,9 +223,8 @@ func internal(t *testing.T, pod *corev1.Pod) *core.Pod {
 func versioned(t *testing.T, pod *core.Pod) *corev1.Pod {
 	t.Helper()
 	converted := &corev1.Pod{}
-	if err := legacyscheme.Scheme.Convert(pod, converted, nil); err != nil {
-		t.Fatalf("convert: %v", err)
-	}
+	err := legacyscheme.Scheme.Convert(pod, converted, nil)
+	testutil.Require(t, err == nil, "convert: %v", err)
 	converted.APIVersion, converted.Kind = "v1", "Pod"
 	decoded := &corev1.Pod{}
 	// Through JSON, which does not tell an empty list from none.
@@ -242,9 +237,7 @@ func versioned(t *testing.T, pod *core.Pod) *corev1.Pod {
 func encode(t *testing.T, pod *corev1.Pod) []byte {
 	t.Helper()
 	object, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatalf("encode: %v", err)
-	}
+	testutil.Require(t, err == nil, "encode: %v", err)
 	return object
 }
 
@@ -253,18 +246,11 @@ func apply(t *testing.T, object []byte, operations []admission.PatchOperation) [
 	if len(operations) == 0 {
 		return object
 	}
-	encoded, err := json.Marshal(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := testutil.Get(json.Marshal(operations))(t)
 	patch, err := jsonpatch.DecodePatch(encoded)
-	if err != nil {
-		t.Fatalf("decode the patch: %v\n%s", err, encoded)
-	}
+	testutil.Require(t, err == nil, "decode the patch: %v\n%s", err, encoded)
 	patched, err := patch.Apply(object)
-	if err != nil {
-		t.Fatalf("apply the patch: %v\n%s\n%s", err, encoded, object)
-	}
+	testutil.Require(t, err == nil, "apply the patch: %v\n%s\n%s", err, encoded, object)
 	return patched
 }
 

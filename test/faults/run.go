@@ -2,21 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package faults tries to break the promises of docs/reliability.md on a real control
-// plane, and says whether it could: what needs a real etcd, real connections and processes, or load. The rest
-// is test/simulation's.
+// plane, and says whether it could: what needs a real etcd, real connections and processes. The rest
+// is test/simulation's, whose judge is the same.
 //
 // A workload (package workload) churns namespaces, accounts, Secrets and Pods and remembers what must
 // exist because of it. Two replicas of the product work on that, each behind a proxy,
 // while one fault after the other comes, in an order that a seed says. Then all
 // faults end, and the checker (package checker) reads the API until everything is as the promises
-// say or a timeout passes. Load has slow and broken clients attack the webhook.
-// Rotation has an operator rotate keys under faults, in a World of its own.
+// say or a timeout passes. Rotation has an operator rotate keys under faults, in a World of its own.
 //
-// The suite proves itself: bugs in the product's source (package planted) must be
-// found.
-//
-// Lifecycle: Start, then Faults, Load, Control and Planted in any order, then Stop. One
-// goroutine calls them. Rotation needs none of it.
+// Lifecycle: Start, Faults, Stop. Rotation has a World of its own.
 //
 // What must never happen: that the suite blames the product for what a fault excuses. Each excuse is
 // an Interval that the fault itself has opened.
@@ -24,24 +19,31 @@ package faults
 
 import (
 	"context"
+	"crypto"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/client-go/util/workqueue"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/faults/checker"
-	"sa-controller-manager/test/faults/planted"
 	"sa-controller-manager/test/faults/workload"
+	"sa-controller-manager/test/integration/canary"
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
@@ -54,7 +56,7 @@ const stayWell = 3 * time.Second
 func (w *World) Faults(ctx context.Context, binary devcluster.Binary, seed uint64, length time.Duration) (checker.Outcome, string, error) {
 	w.mode = workload.ModeOf(seed)
 	defer func() { w.mode = workload.Auto }()
-	if err := w.deploy(ctx, quickPings(binary), 2); err != nil {
+	if err := w.deploy(ctx, quickPings(binary)); err != nil {
 		return checker.Outcome{}, "", err
 	}
 	workload := workload.StartWorkload(w.client, seed, "faults")
@@ -77,9 +79,6 @@ const breather = 500 * time.Millisecond
 func (w *World) execute(ctx context.Context, seed uint64, length time.Duration) error {
 	random := rand.New(rand.NewPCG(seed, 0))
 	if err := w.strike(ctx, random, Processes(), length); err != nil {
-		return err
-	}
-	if err := w.strike(ctx, random, Files(), 0); err != nil {
 		return err
 	}
 	if err := w.calm(ctx); err != nil {
@@ -139,10 +138,6 @@ func (w *World) perform(ctx context.Context, fault Entry) error {
 	excuse := &checker.Interval{From: time.Now(), Excuse: fault.Excuse}
 	w.excuses = append(w.excuses, excuse)
 	heal, err := fault.Inject(ctx, w)
-	if errors.Is(err, errSkipped) {
-		w.log("%s is left out: %v", fault.Kind, err)
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -190,14 +185,6 @@ func Processes() []Entry {
 	}
 }
 
-// Files are faults of the file system that a key ring is on. They hit commands, and no replica.
-func Files() []Entry {
-	return []Entry{
-		{Kind: "disk-full", Inject: disk("no space left on device", fullDisk)},
-		{Kind: "disk-read-only", Inject: disk("is read-only here (its file system is)", readOnlyDisk)},
-	}
-}
-
 // Registration are faults of the webhook's registration.
 func Registration() []Entry {
 	return []Entry{
@@ -214,24 +201,35 @@ func Registration() []Entry {
 // WriteTable prints what runs have shown of each promise: how often it was looked at, and how often
 // it was broken. That one was not looked at is an error: that nothing was found says nothing about it.
 func WriteTable(out io.Writer, outcomes []checker.Outcome) (err error) {
-	kinds, faults, calls := map[string]bool{}, 0, 0
+	kinds, faults := map[string]bool{}, 0
 	for _, o := range outcomes {
-		calls += o.BrokenCalls
 		for kind, n := range o.Injected {
 			kinds[kind] = true
 			faults += n
 		}
 	}
-	fmt.Fprintf(out, "\n%d faults of %d kinds, %d calls of broken clients\n\n", faults, len(kinds), calls)
+	fmt.Fprintf(out, "\n%d faults of %d kinds\n\n", faults, len(kinds))
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PROMISE\tLOOKED AT\tVIOLATIONS")
-	for i, text := range checker.Promises() {
+	for _, row := range []struct {
+		promise int
+		text    string
+		looked  func(checker.Outcome) int
+	}{
+		{1, "every account has what it is owed, nothing else is touched", func(o checker.Outcome) int { return o.Operations }},
+		{2, "no token for a dead UID", func(o checker.Outcome) int { return o.DeadTokens }},
+		{3, "one auto-created Secret each, no dangling reference", func(o checker.Outcome) int { return o.Objects }},
+		{4, "every token verifies with a key of the ring", func(o checker.Outcome) int { return o.Tokens }},
+		{5, "Pods are admitted, and with all they are owed", func(o checker.Outcome) int { return o.Pods }},
+		{6, "no secret byte leaves", func(o checker.Outcome) int { return o.LogBytes }},
+		{9, "no write after the renew deadline", func(o checker.Outcome) int { return o.Writes }},
+	} {
 		looked, found := 0, 0
 		for _, o := range outcomes {
-			looked += looks(o)[i]
-			found += len(checker.Of(o.Violations, i+1))
+			looked += row.looked(o)
+			found += len(checker.Of(o.Violations, row.promise))
 		}
-		fmt.Fprintf(table, "%d. %s\t%d\t%d\n", i+1, text, looked, found)
+		fmt.Fprintf(table, "%d. %s\t%d\t%d\n", row.promise, row.text, looked, found)
 		if looked == 0 {
 			err = errors.New("not everything was tested: see the zeros under LOOKED AT")
 		}
@@ -239,106 +237,249 @@ func WriteTable(out io.Writer, outcomes []checker.Outcome) (err error) {
 	return errors.Join(err, table.Flush())
 }
 
-// looks is how often a user could have noticed that each promise is broken.
-func looks(o checker.Outcome) []int {
-	return []int{o.Operations, o.DeadTokens, o.Objects, o.Tokens, o.Pods, o.LogBytes, o.BrokenCalls, o.Samples, o.Writes}
+// scope is what is judged: what there must be, in namespaces whose names begin with prefix, and what became of Pods.
+type scope struct {
+	model  workload.Model
+	prefix string
+	calls  []workload.Call
+	// timeout is how long it may take until all is well, and lasts how long it has to stay so.
+	timeout, lasts time.Duration
+	// rotated is the ring that an operator has left, nil for that of the cluster's one key, and bound are questions about
+	// tokens that are in no Secret.
+	rotated *checker.KeyRing
+	bound   []question
 }
 
-// plantTimeout is how long a planted build has to get well, which it must not, and an
-// ordinary one beside it, which must show nothing of any plant by then.
-const plantTimeout = 2500 * time.Millisecond
-
-// Planted has one replica of a planted build go through the race that shows the plant, and
-// returns what it shows of it.
-func (w *World) Planted(ctx context.Context, plant planted.Plant, binary devcluster.Binary) ([]checker.Violation, error) {
-	binary.Env = []string{planted.Variable + "=" + plant.Name}
-	found, err := w.struck(ctx, "planted-"+strings.ReplaceAll(plant.Name, " ", "-"), binary, plant.Race)
-	return plant.Shown(found), err
-}
-
-// Control has one replica of an ordinary build go through the races of all plants, and returns what it
-// shows of any plant. That has to be nothing, or what is found in planted
-// builds proves nothing.
-func (w *World) Control(ctx context.Context, binary devcluster.Binary) ([]checker.Violation, error) {
-	found, err := w.struck(ctx, "planted-nothing", binary, slices.Collect(maps.Keys(races))...)
-	var shown []checker.Violation
-	for _, plant := range planted.Plants() {
-		shown = append(shown, plant.Shown(found)...)
+// check awaits that all is as promised, and then looks at everything else that the run has left behind.
+func (w *World) check(ctx context.Context, scope scope) (checker.Outcome, error) {
+	outcome := checker.Outcome{Pods: len(scope.calls)}
+	ring, err := scope.rotated, error(nil)
+	if ring == nil {
+		ring, err = w.oneKey()
 	}
-	return shown, err
+	if err != nil {
+		return outcome, err
+	}
+	ca, err := os.ReadFile(w.cluster.CAFile())
+	if err != nil {
+		return outcome, err
+	}
+	begun := time.Now()
+	var now checker.Snapshot
+	live := map[types.UID]bool{}
+	for well := false; ; {
+		if now, err = w.snapshot(ctx); err != nil {
+			return outcome, err
+		}
+		clear(live)
+		for _, account := range now.Accounts {
+			live[account.UID] = true
+		}
+		now = now.InNamespaces(scope.prefix)
+		outcome.Violations = checker.Judge(now, scope.model, w.mode, string(ca), ring.Verify)
+		if scope.rotated != nil {
+			found, reissued := checker.JudgeReissue(now, scope.model, func(token string) bool { return checker.SignedWith(token) != ring.Active })
+			outcome.Violations, outcome.Reissued = append(outcome.Violations, found...), reissued
+		}
+		if well || time.Since(begun) > scope.timeout {
+			break
+		}
+		again := 200 * time.Millisecond
+		if well = len(outcome.Violations) == 0; well {
+			outcome.Settled = time.Since(begun)
+			again = scope.lasts
+		}
+		if !await.Sleep(ctx, again) {
+			return outcome, context.Cause(ctx)
+		}
+	}
+	outcome.Objects = len(now.Accounts) + len(now.Secrets) + len(now.ConfigMaps)
+	if err := w.checkTokens(ctx, now, live, scope, &outcome); err != nil {
+		return outcome, err
+	}
+	w.checkCalls(scope.calls, &outcome)
+	w.checkWrites(scope.calls, &outcome)
+	w.checkLogs(&outcome)
+	outcome.Violations = append(outcome.Violations, w.found...)
+	w.found = nil
+	return outcome, nil
 }
 
-// raceTimeout bounds a race, on a machine that is busy.
-const raceTimeout = time.Minute
-
-// races are what plants show in.
-var races = map[string]func(w *World, ctx context.Context, in *workload.Namespace) error{
-	"fills": (*World).fill,
-	"lease": (*World).writeWithoutLease,
-}
-
-// struck has one replica go through races, each in a namespace of its own, and returns all that is found.
-func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Binary,
-	names ...string) (found []checker.Violation, err error) {
-	defer func() { err = errors.Join(err, w.retire()) }()
-	if err := w.deploy(ctx, binary, 1); err != nil {
+// oneKey is the ring of the one key in the cluster's file.
+func (w *World) oneKey() (*checker.KeyRing, error) {
+	key, err := keyutil.PrivateKeyFromFile(w.cluster.SigningKeyFile())
+	if err != nil {
 		return nil, err
 	}
-	model := workload.Model{}
-	for _, name := range names {
-		n := workload.NewNamespace(prefix + "-" + name)
-		model[n.Name] = n
-		limit, cancel := context.WithTimeout(ctx, raceTimeout)
-		err := errors.Join(w.client.CreateNamespace(limit, n.Name), races[name](w, limit, n))
-		cancel()
+	public := key.(crypto.Signer).Public()
+	der, err := x509.MarshalPKIXPublicKey(public)
+	return &checker.KeyRing{Keys: map[string]crypto.PublicKey{checker.KeyIDOf(der): public}}, err
+}
+
+// question is one about a token, of which secret says where it is. want is the user that it has to stand for, "" if it must be
+// refused.
+type question struct {
+	token, secret, want string
+	uid                 types.UID
+	atOnce              bool // the first answer has to be right
+}
+
+// reviewers is how many TokenReviews are under way at a time.
+const reviewers = 8
+
+// checkTokens has kube-apiserver judge every token that there is, and every one that was
+// ever seen there and whose account is gone. live are all accounts of the
+// cluster.
+func (w *World) checkTokens(ctx context.Context, now checker.Snapshot, live map[types.UID]bool, scope scope,
+	outcome *checker.Outcome) error {
+	questions := scope.bound
+	current := map[string]bool{}
+	for _, secret := range checker.Sorted(now.Secrets) {
+		if token := string(secret.Data[corev1.ServiceAccountTokenKey]); secret.Type == corev1.SecretTypeServiceAccountToken && token != "" {
+			current[token] = true
+			questions = append(questions, question{
+				token: token, secret: secret.Namespace + "/" + secret.Name, uid: workload.Owner(secret),
+				want: "system:serviceaccount:" + secret.Namespace + ":" + secret.Annotations[corev1.ServiceAccountNameKey],
+			})
+			outcome.Tokens++
+		}
+	}
+	for token, of := range w.tokens.Seen() {
+		if uid := checker.ClaimedUID(token); strings.HasPrefix(of.Namespace, scope.prefix) && !current[token] && !live[uid] {
+			questions = append(questions, question{token: token, uid: uid})
+			outcome.DeadTokens++
+		}
+	}
+	wrong, errs := make([]string, len(questions)), make([]error, len(questions))
+	workqueue.ParallelizeUntil(ctx, reviewers, len(questions), func(i int) { wrong[i], errs[i] = w.askAbout(ctx, questions[i]) })
+	for i, q := range questions {
+		switch {
+		case wrong[i] == "":
+		case q.want == "":
+			outcome.Violations = append(outcome.Violations, checker.Violated(2, "kube-apiserver accepts a token of UID %s, which is dead", q.uid))
+		default:
+			outcome.Violations = append(outcome.Violations,
+				checker.Violated(4, "kube-apiserver does not take the token of %s for %s: %s", q.secret, q.want, wrong[i]))
+		}
+	}
+	return errors.Join(errors.Join(errs...), ctx.Err())
+}
+
+// For so long a wrong answer is asked for again. kube-apiserver looks accounts and Secrets up in
+// caches of its own, which may be late, and goes on to accept for 10 s a token that it has just
+// accepted (its cache of authenticated tokens): a user's client may have used it right before its
+// account was deleted.
+const (
+	reviewAgain     = 2 * time.Second
+	reviewDeadAgain = 12 * time.Second
+)
+
+// askAbout returns what kube-apiserver says of a token, once it stays wrong, "" if it is right.
+func (w *World) askAbout(ctx context.Context, q question) (wrong string, err error) {
+	limit := reviewAgain
+	switch {
+	case q.want == "":
+		limit = reviewDeadAgain
+	case q.atOnce:
+		limit = 0
+	}
+	for begun := time.Now(); ; {
+		review, err := w.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+			Spec: authenticationv1.TokenReviewSpec{Token: q.token},
+		}, metav1.CreateOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return "", fmt.Errorf("review a token: %w", err)
+		}
+		user := review.Status.User
+		right := review.Status.Authenticated && user.Username == q.want && user.UID == string(q.uid)
+		if q.want == "" {
+			right = !review.Status.Authenticated
+		}
+		if right {
+			return "", nil
+		}
+		if time.Since(begun) > limit || !await.Sleep(ctx, 200*time.Millisecond) {
+			return fmt.Sprintf("it is that of %q, %s", user.Username, review.Status.Error), nil
 		}
 	}
-	// Elsewhere in the cluster is what an earlier plant has left behind.
-	outcome, err := w.check(ctx, scope{model: model, prefix: prefix, timeout: plantTimeout})
-	for name := range model {
-		err = errors.Join(err, w.client.DeleteNamespace(ctx, name))
-	}
-	return outcome.Violations, err
 }
 
-// fill has a Secret filled.
-func (w *World) fill(ctx context.Context, n *workload.Namespace) error {
-	if err := errors.Join(w.makeAccount(ctx, n, "someone"), w.client.MakeTokenSecret(ctx, n, "token", "someone", "extra")); err != nil {
-		return err
-	}
-	return await.Poll(ctx, func(ctx context.Context) error {
-		secret, err := w.client.CoreV1().Secrets(n.Name).Get(ctx, "token", metav1.GetOptions{})
-		if err == nil && len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
-			err = errors.New("the Secret has no token")
+// mostRefused is how many Pods in a hundred may be refused for no reason while other programs use the machine: then a replica
+// stands still for seconds.
+const mostRefused = 3
+
+// checkCalls judges every Pod.
+func (w *World) checkCalls(calls []workload.Call, outcome *checker.Outcome) {
+	var refused []checker.Violation
+	for _, call := range calls {
+		what := checker.JudgeCall(call, w.excuses)
+		found := checker.Violated(5, "Pod %s/%s at %s: %s", call.Namespace, call.Name, call.Begun.Format(time.StampMilli), what)
+		switch {
+		case what == "":
+		case call.Err != nil:
+			refused = append(refused, found)
+		default:
+			outcome.Violations = append(outcome.Violations, found)
 		}
-		return err
-	})
+	}
+	if !w.Busy || len(refused)*100 > len(calls)*mostRefused {
+		outcome.Violations = append(outcome.Violations, refused...)
+	} else {
+		outcome.Unsure = append(outcome.Unsure, refused...)
+	}
 }
 
-// writeWithoutLease keeps the leader from its Lease and gives it work all the time.
-func (w *World) writeWithoutLease(ctx context.Context, n *workload.Namespace) error {
-	leader, err := w.leader(ctx)
-	if err != nil {
-		return err
+// checkWrites goes through the journals of all proxies.
+func (w *World) checkWrites(calls []workload.Call, outcome *checker.Outcome) {
+	asked := checker.PodNamespaces(calls)
+	for _, t := range w.terms() {
+		writes, found := checker.JudgeWrites(t.proxy.Requests(faultproxy.Any), renewDeadline, asked, t.resumed)
+		outcome.Writes += writes
+		outcome.Violations = append(outcome.Violations, found...)
 	}
-	over := make(chan struct{})
-	defer close(over)
-	leader.now().proxy.Hold(faultproxy.On("", "leases"), over)
-	end := time.Now().Add(afterDeadline)
-	for i := 0; time.Now().Before(end); i++ {
-		if err := w.makeAccount(ctx, n, fmt.Sprintf("account-%d", i)); err != nil {
-			return err
+}
+
+// snapshot lists all there is, from kube-apiserver's newest state.
+func (w *World) snapshot(ctx context.Context) (checker.Snapshot, error) {
+	core := w.client.CoreV1()
+	namespaces, err1 := core.Namespaces().List(ctx, metav1.ListOptions{})
+	accounts, err2 := core.ServiceAccounts("").List(ctx, metav1.ListOptions{})
+	secrets, err3 := core.Secrets("").List(ctx, metav1.ListOptions{})
+	configMaps, err4 := core.ConfigMaps("").List(ctx, metav1.ListOptions{})
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return checker.Snapshot{}, fmt.Errorf("list all there is: %w", err)
+	}
+	held := map[types.UID][]types.UID{}
+	for token, of := range w.tokens.Seen() {
+		held[of.Secret] = append(held[of.Secret], checker.ClaimedUID(token))
+	}
+	return checker.Snapshot{
+		Namespaces: namespaces.Items, Accounts: byKey(accounts.Items), Secrets: byKey(secrets.Items),
+		ConfigMaps: byKey(configMaps.Items), Held: held,
+	}, nil
+}
+
+func byKey[T any, P interface {
+	*T
+	metav1.Object
+}](items []T) map[types.NamespacedName]P {
+	all := map[types.NamespacedName]P{}
+	for i := range items {
+		object := P(&items[i])
+		all[checker.Key(object.GetNamespace(), object.GetName())] = object
+	}
+	return all
+}
+
+// checkLogs looks for tokens and keys in all that processes have printed.
+func (w *World) checkLogs(outcome *checker.Outcome) {
+	var secrets canary.Canary
+	secrets.AddTokens(slices.Collect(maps.Keys(w.tokens.Seen())))
+	for _, t := range w.terms() {
+		printed := t.manager.Logs()
+		outcome.LogBytes += len(printed)
+		if what, _ := secrets.Find(printed); what != "" {
+			outcome.Violations = append(outcome.Violations, checker.Violated(6, "a log holds %s", what))
 		}
-		await.Sleep(ctx, 200*time.Millisecond)
 	}
-	return nil
-}
-
-// makeAccount gives it lists of the user's.
-func (w *World) makeAccount(ctx context.Context, n *workload.Namespace, name string) error {
-	account := &workload.Account{Note: "note", Foreign: []string{"first", "second"}, Pulls: []string{"pull"}}
-	n.Accounts[name] = account
-	return w.client.CreateAccount(ctx, n.Name, name, account)
 }

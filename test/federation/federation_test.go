@@ -38,9 +38,8 @@ func start(t *testing.T) *federation.World {
 		}
 		stop()
 		<-ended
-		if err := w.Stop(); err != nil {
-			t.Error(err)
-		}
+		err := w.Stop()
+		testutil.Expect(t, err == nil, "%v", err)
 	})
 	if err != nil {
 		close(ended)
@@ -58,19 +57,12 @@ func start(t *testing.T) *federation.World {
 // after a rotation that has waited; but those of a key that is forced to sign before.
 func TestGate(t *testing.T) {
 	w := start(t)
-	state, err := w.Ring()
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := testutil.Get(w.Ring())(t)
 	for i, words := range [][]string{{"revoke", state.Active().ID, "--yes"}, {"rotate", "--wait", "--cache-age=10s"}} {
 		testcluster.Poll(t, fmt.Sprintf("keys %v", words), func() error { return w.Keys(t.Context(), words...) })
-		if err := w.Load.AwaitRounds(testcluster.Context(t), 10); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, w.Load.AwaitRounds(testcluster.Context(t), 10))
 		seen := w.Load.Tally()
-		if seen.First != nil || len(seen.Keys) != i+2 {
-			t.Errorf("%v: %+v, want tokens of %d keys, and none refused", words, seen, i+2)
-		}
+		testutil.Expect(t, seen.First == nil && len(seen.Keys) == i+2, "%v: %+v, want tokens of %d keys, and none refused", words, seen, i+2)
 	}
 	// The second cluster may happen to read the JWKS between a rotation and the next one.
 	testcluster.Poll(t, "a rotation --force that the second cluster notices", func() error {
@@ -81,9 +73,8 @@ func TestGate(t *testing.T) {
 			return err
 		}
 		seen := w.Load.Tally()
-		if seen.Failed+seen.Refused[first] > 0 {
-			t.Errorf("rotate --force: %+v, want refusals by the second cluster only", seen)
-		}
+		testutil.Expect(t, seen.Failed+seen.Unanswered+seen.Refused[first] == 0,
+			"rotate --force: %+v, want refusals by the second cluster only", seen)
 		if seen.Refused[second] == 0 {
 			return fmt.Errorf("%+v", seen)
 		}
@@ -120,13 +111,11 @@ func TestChangeIssuer(t *testing.T) {
 	c.StartKCM(t)
 	c.AwaitAccounts(t, "default", "default")
 	c.AwaitAccounts(t, "kube-system", "default")
-	party, err := tokenload.NewParty("first cluster", c.Cluster)
-	testutil.Must(t, err)
+	party := testutil.Get(tokenload.NewParty("first cluster", c.Cluster))(t)
 	var tokens []tokenload.Token
 	accepts := func(token tokenload.Token) bool {
 		t.Helper()
-		status, err := c.Review(t.Context(), token.Text)
-		testutil.Must(t, err)
+		status := testutil.Get(c.Review(t.Context(), token.Text))(t)
 		return status.Authenticated
 	}
 	request := func() {
@@ -135,9 +124,7 @@ func TestChangeIssuer(t *testing.T) {
 		testutil.Must(t, err)
 		tokens = append(tokens, token)
 		for _, token := range tokens {
-			if !accepts(token) {
-				t.Error("a token is refused")
-			}
+			testutil.Expect(t, accepts(token), "a token is refused")
 		}
 	}
 	apiServer := func(urls ...string) {
@@ -163,8 +150,7 @@ func TestChangeIssuer(t *testing.T) {
 	request()
 
 	apiServer(edge.URL, before)
-	second, err := federation.Trusting(t.Context(), edge, dir)
-	testutil.Must(t, err)
+	second := testutil.Get(federation.Trusting(t.Context(), edge, dir))(t)
 	t.Cleanup(func() { testutil.Must(t, second.Stop()) })
 	relying, err := tokenload.NewParty("second cluster", second)
 	testutil.Must(t, err)
@@ -182,8 +168,7 @@ func TestChangeIssuer(t *testing.T) {
 	old, present := tokens[0], tokens[len(tokens)-1]
 	tokens = nil
 	apiServer(edge.URL)
-	if !accepts(present) || accepts(old) {
-		t.Errorf("present issuer %t, previous one %t, which kube-apiserver does not have any more", accepts(present), accepts(old))
-	}
+	testutil.Expect(t, accepts(present) && !accepts(old), "present issuer %t, previous one %t, which kube-apiserver does not have any more",
+		accepts(present), accepts(old))
 	relies()
 }

@@ -67,8 +67,7 @@ func newWorld(t *testing.T) *world {
 	w.cluster, err = devcluster.Start(t.Context(), options)
 	testutil.Must(t, err)
 	t.Cleanup(func() { testutil.Must(t, w.cluster.Stop()) })
-	w.party, err = tokenload.NewParty("kube-apiserver", w.cluster)
-	testutil.Must(t, err)
+	w.party = testutil.Get(tokenload.NewParty("kube-apiserver", w.cluster))(t)
 	testutil.Must(t, w.manager.Ready(testcluster.Context(t)))
 	return w
 }
@@ -135,8 +134,7 @@ func TestMisbehaviour(t *testing.T) {
 			}
 		}
 	}
-	private, err := jwt.ParseECPrivateKeyFromPEM(testkeys.P256())
-	testutil.Must(t, err)
+	private := testutil.Get(jwt.ParseECPrivateKeyFromPEM(testkeys.P256()))(t)
 	for _, tc := range []struct {
 		name     string
 		does     func(*signertest.Behaviour) // nil: its socket is gone
@@ -182,9 +180,7 @@ func TestMisbehaviour(t *testing.T) {
 				t.Errorf("after %s: %v", time.Since(begun), err)
 			}
 			t.Logf("shown after %s", time.Since(begun).Round(time.Second))
-			if !strings.Contains(w.manager.Logs(), tc.reason) {
-				t.Errorf("the log does not say %q", tc.reason)
-			}
+			testutil.Expect(t, strings.Contains(w.manager.Logs(), tc.reason), "the log does not say %q", tc.reason)
 			for tc.reason == "" && tc.unpinned == 0 && time.Since(begun) < limit { // it is no outage later either
 				testutil.Must(t, w.shows(t.Context(), "", 0))
 			}
@@ -212,9 +208,8 @@ func TestLostForTenMinutes(t *testing.T) {
 	begun := time.Now()
 	printed := newWorld(t).lost(t, "--wait")
 	const why = "no host could sign with the active key for ten minutes"
-	if lasted := time.Since(begun); lasted < 10*time.Minute || !strings.Contains(printed, why) {
-		t.Errorf("after %s keys rotate has printed:\n%s", lasted, printed)
-	}
+	lasted := time.Since(begun)
+	testutil.Expect(t, lasted >= 10*time.Minute && strings.Contains(printed, why), "after %s keys rotate has printed:\n%s", lasted, printed)
 }
 
 // await is shows, until it is so. The first look that has begun after the time given is the last one.
@@ -251,9 +246,7 @@ func (w *world) lost(t *testing.T, flag string) string {
 	})
 	rotate := append([]string{"keys", "rotate", flag, kubeconfig}, w.flags()...)
 	printed, err := exec.CommandContext(t.Context(), w.binary.Path, rotate...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, printed)
-	}
+	testutil.Require(t, err == nil, "%v: %s", err, printed)
 	testcluster.Poll(t, "a token of the key in the file", func() error {
 		token, err := w.party.Request(t.Context())
 		if err == nil {

@@ -48,9 +48,8 @@ func TestRootCASameAsKubeControllerManager(t *testing.T) {
 	testcluster.StopKCM(t, kcm)
 	m := c.Manage(t, publisherAlone)
 	m.WaitIdle(t)
-	if kept := c.AwaitConfigMap(t, namespace, rootCAName, published); kept.ResourceVersion != theirs.ResourceVersion {
-		t.Error("what kube-controller-manager has made is written again")
-	}
+	testutil.Expect(t, c.AwaitConfigMap(t, namespace, rootCAName, published).ResourceVersion == theirs.ResourceVersion,
+		"what kube-controller-manager has made is written again")
 	testutil.Must(t, c.API.CoreV1().ConfigMaps(namespace).Delete(t.Context(), rootCAName, metav1.DeleteOptions{}))
 	ours := c.AwaitConfigMap(t, namespace, rootCAName, func(configMap *corev1.ConfigMap) error {
 		if configMap.UID == theirs.UID {
@@ -108,9 +107,8 @@ func TestRootCAExchange(t *testing.T) {
 
 	stop()
 	t.Logf("connections %v, failed %v", e.tried, e.failed)
-	if e.failed != [2]int{} || e.tried[0] < 50 || e.tried[1] < 50 {
-		t.Errorf("of %v connections by kube-root-ca.crt and by the bundle %v failed; want 50 of each and none: %v", e.tried, e.failed, e.last)
-	}
+	testutil.Expect(t, e.failed == [2]int{} && e.tried[0] >= 50 && e.tried[1] >= 50,
+		"of %v connections by kube-root-ca.crt and by the bundle %v failed; want 50 of each and none: %v", e.tried, e.failed, e.last)
 }
 
 func newRoot(t *testing.T) *devcluster.Authority {
@@ -253,9 +251,8 @@ func TestRewrittenRootCA(t *testing.T) {
 	before, sent := m.Metric(t, replaced, nil), requestsOf(t, m)
 	testcluster.Poll(t, "await that "+replaced+" grows", func() error {
 		now := requestsOf(t, m)
-		if writes := now["PUT"] + now["PATCH"] - sent["PUT"] - sent["PATCH"]; writes > 20 {
-			t.Fatalf("%v writes to one ConfigMap", writes)
-		}
+		writes := now["PUT"] + now["PATCH"] - sent["PUT"] - sent["PATCH"]
+		testutil.Require(t, writes <= 20, "%v writes to one ConfigMap", writes)
 		if n := m.Metric(t, replaced, nil) - before; n < 3 {
 			return fmt.Errorf("it has grown by %v, want 3", n)
 		}

@@ -349,9 +349,8 @@ func (s *surfaces) awaitAlert(t *testing.T, alert, series string, value, before 
 	}
 	name, _, _ := strings.Cut(series, "{")
 	_, rule, _ := strings.Cut(string(testcluster.ReadFile(t, "../../manifests/monitoring/prometheusrule.yaml")), "- alert: "+alert+"\n")
-	if expr, _, _ := strings.Cut(rule, "labels:"); !strings.Contains(expr, name) {
-		t.Errorf("%s does not ask for %s", alert, name)
-	}
+	expr, _, _ := strings.Cut(rule, "labels:")
+	testutil.Expect(t, strings.Contains(expr, name), "%s does not ask for %s", alert, name)
 	testcluster.Poll(t, "await what "+alert+" asks for", func() error {
 		has := s.value(t, series)
 		if counts := strings.HasSuffix(name, "_total"); counts && has <= before || !counts && has != value {

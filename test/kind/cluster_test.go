@@ -9,16 +9,21 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -75,11 +80,9 @@ func (c *cluster) installProduct(t *testing.T) {
 // connect returns a client without a rate limit.
 func connect(t *testing.T, name, kubeconfig string) *cluster {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	testutil.Must(t, err)
+	config := testutil.Get(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
 	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	testutil.Must(t, err)
+	client := testutil.Get(kubernetes.NewForConfig(config))(t)
 	return &cluster{name: name, kubeconfig: kubeconfig, config: config, client: client}
 }
 
@@ -88,9 +91,8 @@ func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
-	if err := await.Poll(ctx, ok); err != nil {
-		t.Fatalf("await %s: %v", what, err)
-	}
+	err := await.Poll(ctx, ok)
+	testutil.Require(t, err == nil, "await %s: %v", what, err)
 }
 
 // remove deletes the cluster, unless the test has failed and KIND_KEEP is set.
@@ -115,11 +117,8 @@ func (c *cluster) controlPlane() string { return cmp.Or(c.node, c.name+"-control
 // minor is the 37 of v1.37.
 func (c *cluster) minor(t *testing.T) int {
 	t.Helper()
-	version, err := c.client.Discovery().ServerVersion()
-	testutil.Must(t, err)
-	minor, err := strconv.Atoi(version.Minor)
-	testutil.Must(t, err)
-	return minor
+	version := testutil.Get(c.client.Discovery().ServerVersion())(t)
+	return testutil.Get(strconv.Atoi(version.Minor))(t)
 }
 
 // onNode runs a command on the control-plane node and returns what it prints on stdout.
@@ -175,4 +174,182 @@ func attempt(ctx context.Context, stdin, name string, args ...string) (string, e
 		return "", err
 	}
 	return stdout.String(), nil
+}
+
+// binaries is the directory of the host that nodes see as nodeBinaries. It holds
+// sa-controller-manager and apicheck.
+func binaries(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("SACM_NODE_BINARIES")
+	for _, name := range []string{"sa-controller-manager", "apicheck"} {
+		_, err := os.Stat(filepath.Join(dir, name))
+		testutil.Require(t, err == nil, "SACM_NODE_BINARIES: %v; use make e2e-kind", err)
+	}
+	return dir
+}
+
+// stock is the configuration of a cluster as kind ships it, with workers, whose nodes
+// see our binaries.
+func stock(t *testing.T, workers int) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnetworking: {apiServerAddress: 127.0.0.1}\nnodes:\n")
+	for i := range 1 + workers {
+		role := "worker"
+		if i == 0 {
+			role = "control-plane"
+		}
+		fmt.Fprintf(&b, "- role: %s\n  extraMounts:\n  - {hostPath: %q, containerPath: %s, readOnly: true}\n", role, binaries(t), nodeBinaries)
+	}
+	return b.String()
+}
+
+// staticPodSource is where the manifest of our static pod is on a node that has not been
+// given it yet.
+const staticPodSource = "/opt/sa-controller-manager/static-pod.yaml"
+
+// ours is the configuration that "make kind-up" uses, with our client beside the binary,
+// and without the static pod if it is to come later.
+func ours(t *testing.T, staticPod bool) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("SACM_BINARY", filepath.Join(binaries(t), "sa-controller-manager"))
+	run(t, "./config.sh", dir)
+	content := testutil.Get(os.ReadFile(filepath.Join(dir, "kind.yaml")))(t)
+	const mounts = "    extraMounts:\n"
+	client := fmt.Sprintf("      - {hostPath: %q, containerPath: %s/apicheck, readOnly: true}\n", filepath.Join(binaries(t), "apicheck"),
+		nodeBinaries)
+	configuration := strings.Replace(string(content), mounts, mounts+client, 1)
+	if !staticPod {
+		configuration = strings.Replace(configuration, "/etc/kubernetes/manifests/sa-controller-manager.yaml", staticPodSource, 1)
+	}
+	return configuration
+}
+
+// asker is a Pod that asks who it is and ends. Its image is one that every node has;
+// what runs in it comes from the node.
+func (c *cluster) asker(t *testing.T, changes ...func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "asker-"},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			Tolerations:   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers: []corev1.Container{{
+				Name:            "main",
+				Image:           c.ownImage(t),
+				ImagePullPolicy: corev1.PullNever,
+				Command:         []string{nodeBinaries + "/apicheck"},
+				VolumeMounts:    []corev1.VolumeMount{{Name: "bin", MountPath: nodeBinaries, ReadOnly: true}},
+			}},
+			Volumes: []corev1.Volume{{Name: "bin", VolumeSource: corev1.VolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: nodeBinaries},
+			}}},
+		},
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+// ownImage is the image that kube-controller-manager runs in.
+func (c *cluster) ownImage(t *testing.T) string {
+	t.Helper()
+	for line := range strings.Lines(c.readManifest(t, "kube-controller-manager")) {
+		if _, image, found := strings.Cut(line, "image: "); found {
+			return strings.TrimSpace(image)
+		}
+	}
+	t.Fatal("the manifest of kube-controller-manager names no image")
+	return ""
+}
+
+// withInitContainer has an init container ask first.
+func withInitContainer(pod *corev1.Pod) {
+	first := *pod.Spec.Containers[0].DeepCopy()
+	first.Name = "init"
+	pod.Spec.InitContainers = []corev1.Container{first}
+}
+
+// on binds the Pod to a node.
+func on(node string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeName = node }
+}
+
+// answers runs the Pod to its end and returns what each of its containers prints.
+func (c *cluster) answers(t *testing.T, namespace string, pod *corev1.Pod) map[string]authenticationv1.UserInfo {
+	t.Helper()
+	pod, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	testutil.Must(t, err)
+	pod = c.awaitPhase(t, pod, corev1.PodSucceeded, corev1.PodFailed)
+	told := map[string]authenticationv1.UserInfo{}
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		log, err := c.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container.Name}).DoRaw(t.Context())
+		testutil.Must(t, err)
+		var user authenticationv1.UserInfo
+		testutil.Require(t, json.Unmarshal(log, &user) == nil, "container %s of %s has no answer: %s", container.Name, pod.Name, log)
+		told[container.Name] = user
+	}
+	testutil.Expect(t, pod.Status.Phase == corev1.PodSucceeded, "Pod %s ended as %s", pod.Name, pod.Status.Phase)
+	return told
+}
+
+// awaitPhase returns the Pod once it is in one of the phases.
+func (c *cluster) awaitPhase(t *testing.T, pod *corev1.Pod, phases ...corev1.PodPhase) *corev1.Pod {
+	t.Helper()
+	pods := c.awaitPods(t, pod.Namespace, func(pods []*corev1.Pod) error {
+		found, ok := await.Find(pods, pod.Name)
+		if !ok {
+			return await.Named[*corev1.Pod](pod.Name)(pods)
+		}
+		return inPhase(found, phases...)
+	})
+	found, _ := await.Find(pods, pod.Name)
+	return found
+}
+
+// awaitPods returns the Pods of a namespace, or of all, once they pass the check.
+func (c *cluster) awaitPods(t *testing.T, namespace string, check await.Check[*corev1.Pod]) []*corev1.Pod {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+	defer cancel()
+	pods, err := await.Pods(ctx, c.client, namespace, check)
+	testutil.Must(t, err)
+	return pods
+}
+
+func inPhase(pod *corev1.Pod, phases ...corev1.PodPhase) error {
+	if !slices.Contains(phases, pod.Status.Phase) {
+		return fmt.Errorf("%s/%s is %s, want one of %s", pod.Namespace, pod.Name, pod.Status.Phase, phases)
+	}
+	return nil
+}
+
+// allReady passes when there are Pods and every one is ready, less those that have
+// ended well.
+func allReady(pods []*corev1.Pod) error {
+	if len(pods) == 0 {
+		return errors.New("there is no Pod")
+	}
+	for _, pod := range pods {
+		if pod.Status.Phase != corev1.PodSucceeded && !isReady(pod) {
+			return fmt.Errorf("%s/%s is %s and not ready", pod.Namespace, pod.Name, pod.Status.Phase)
+		}
+	}
+	return nil
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+// restarts counts those of the Pod's containers.
+func restarts(pod *corev1.Pod) (n int32) {
+	for _, status := range pod.Status.ContainerStatuses {
+		n += status.RestartCount
+	}
+	return n
 }

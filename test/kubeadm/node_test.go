@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -48,10 +49,8 @@ type node struct {
 // may change the files.
 func newNode(t *testing.T, prepare ...func(*node)) *node {
 	t.Helper()
-	binary, err := devcluster.FindBinary(t.Context())
-	testutil.Must(t, err)
-	absolute, err := filepath.Abs(binary.Path)
-	testutil.Must(t, err)
+	binary := testutil.Get(devcluster.FindBinary(t.Context()))(t)
+	absolute := testutil.Get(filepath.Abs(binary.Path))(t)
 	n := &node{root: t.TempDir(), binary: absolute}
 	ports, err := devcluster.FreePorts(6)
 	testutil.Must(t, err)
@@ -94,8 +93,7 @@ func (n *node) write(t *testing.T, name string, data []byte) {
 // install copies our binary. The kubelet runs the original in its place.
 func (n *node) install(t *testing.T, binary string) {
 	t.Helper()
-	data, err := os.ReadFile(binary)
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile(binary))(t)
 	const place = "/usr/local/bin/sa-controller-manager"
 	n.write(t, place, data)
 	testutil.Must(t, os.Chmod(n.path(place), 0o700))
@@ -103,9 +101,7 @@ func (n *node) install(t *testing.T, binary string) {
 
 func (n *node) read(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(n.path(name))
-	testutil.Must(t, err)
-	return data
+	return testutil.Get(os.ReadFile(n.path(name)))(t)
 }
 
 func (n *node) exists(name string) bool {
@@ -116,8 +112,7 @@ func (n *node) exists(name string) bool {
 func (n *node) writePKI(t *testing.T) {
 	t.Helper()
 	const pki = "/etc/kubernetes/pki/"
-	ca, err := devcluster.NewAuthority("kubernetes")
-	testutil.Must(t, err)
+	ca := testutil.Get(devcluster.NewAuthority("kubernetes"))(t)
 	caKey, err1 := ca.Key()
 	serving, servingKey, err2 := ca.Server("127.0.0.1")
 	testutil.Must(t, errors.Join(err1, err2))
@@ -137,41 +132,34 @@ func userKubeconfig(t *testing.T, ca *devcluster.Authority, server, user string,
 	t.Helper()
 	cert, key, err := ca.Client(user, groups...)
 	testutil.Must(t, err)
-	data, err := clientcmd.Write(clientcmdapi.Config{
+	data := testutil.Get(clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"kubernetes": {Server: server, CertificateAuthorityData: ca.PEM()}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: cert, ClientKeyData: key}},
 		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "kubernetes", AuthInfo: user}},
 		CurrentContext: "c",
-	})
-	testutil.Must(t, err)
+	}))(t)
 	return data
 }
 
 // publicKey is the public half of a private key.
 func publicKey(t *testing.T, private []byte) []byte {
 	t.Helper()
-	key, err := signing.ParsePrivateKey(private)
-	testutil.Must(t, err)
-	encoded, err := signing.EncodePublicKeys(key.Public())
-	testutil.Must(t, err)
-	return encoded
+	key := testutil.Get(signing.ParsePrivateKey(private))(t)
+	return testutil.Get(signing.EncodePublicKeys(key.Public()))(t)
 }
 
 func (n *node) startEtcd(t *testing.T, port, peerPort int) {
 	t.Helper()
-	etcd, err := devcluster.ControlPlaneBinary("etcd")
-	testutil.Must(t, err)
+	etcd := testutil.Get(devcluster.ControlPlaneBinary("etcd"))(t)
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", peerPort)
-	child, err := devcluster.StartChild("etcd", etcd, n.root, []string{
+	child := testutil.Get(devcluster.StartChild("etcd", etcd, n.root, []string{
 		"--data-dir=" + n.path("/var/lib/etcd"), "--unsafe-no-fsync", "--log-level=warn", "--name=n",
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=n=" + peer,
-	})
-	testutil.Must(t, err)
+	}))(t)
 	t.Cleanup(func() {
-		if _, err := child.Kill(); err != nil {
-			t.Error(err)
-		}
+		_, err := child.Kill()
+		testutil.Expect(t, err == nil, "%v", err)
 	})
 }
 
@@ -198,13 +186,10 @@ func (n *node) writeManifests(t *testing.T, etcdPort int) {
 			"requestheader-client-ca-file": "",
 		},
 	} {
-		data, err := os.ReadFile(samples + name + ".yaml")
-		testutil.Must(t, err)
+		data := testutil.Get(os.ReadFile(samples + name + ".yaml"))(t)
 		for flag, value := range lines {
 			line := regexp.MustCompile(`(?m)^    - --` + flag + `=.*\n`)
-			if !line.Match(data) {
-				t.Fatalf("the manifest of %s has no --%s", name, flag)
-			}
+			testutil.Require(t, line.Match(data), "the manifest of %s has no --%s", name, flag)
 			replacement := ""
 			if value != "" {
 				replacement = "    - --" + flag + "=" + value + "\n"
@@ -219,15 +204,11 @@ func (n *node) writeManifests(t *testing.T, etcdPort int) {
 // a node is known by is wanted, and no rights of its own.
 func (n *node) connect(t *testing.T, user rest.ImpersonationConfig) kubernetes.Interface {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf"))
-	testutil.Must(t, err)
+	config := testutil.Get(clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf")))(t)
 	config.QPS, config.Impersonate, config.WarningHandler = -1, user, rest.NoWarnings{}
-	transport, err := rest.HTTPClientFor(config)
-	testutil.Must(t, err)
+	transport := testutil.Get(rest.HTTPClientFor(config))(t)
 	t.Cleanup(transport.CloseIdleConnections)
-	client, err := kubernetes.NewForConfigAndClient(config, transport)
-	testutil.Must(t, err)
-	return client
+	return testutil.Get(kubernetes.NewForConfigAndClient(config, transport))(t)
 }
 
 // must runs a sub-command on the node, which has to succeed.
@@ -259,7 +240,8 @@ func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
-	if err := await.Poll(ctx, ok); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	err := await.Poll(ctx, ok)
+	testutil.Require(t, err == nil, "%s: %v", what, err)
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

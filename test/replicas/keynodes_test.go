@@ -15,7 +15,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,7 @@ import (
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -55,18 +58,16 @@ type issued struct {
 
 func newKeyNodes(t *testing.T, more ...string) *keyNodes {
 	t.Helper()
-	host, err := os.Hostname()
-	testutil.Must(t, err)
+	host := testutil.Get(os.Hostname())(t)
 	p := &keyNodes{first: &keyNode{name: host}, second: &keyNode{name: "cp-2"}, binary: currentBinary(t)}
 	node := p.first
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{
+	cluster := testutil.Get(devcluster.Start(t.Context(), devcluster.Options{
 		ExternalSigner: true,
 		BeforeAPIServer: func(cluster *devcluster.Cluster) error {
 			node.Cluster = cluster
 			return p.prepare(t, node)
 		},
-	})
-	testutil.Must(t, err)
+	}))(t)
 	stops(t, cluster)
 	joining := []*keyNode{p.second}
 	for _, name := range more {
@@ -176,9 +177,7 @@ func (r keyRing) of(role string) string {
 func (p *keyNodes) keys(t *testing.T, n *keyNode, words ...string) (ring keyRing) {
 	t.Helper()
 	stdout, stderr, err := p.run(t, n, words...)
-	if err != nil {
-		t.Fatalf("keys %v: %v\n%s%s", words, err, stdout, stderr)
-	}
+	testutil.Require(t, err == nil, "keys %v: %v\n%s%s", words, err, stdout, stderr)
 	if err := json.Unmarshal(stdout, &ring); err != nil {
 		t.Fatalf("keys %v: %v in %s", words, err, stdout)
 	}
@@ -221,9 +220,8 @@ func (p *keyNodes) copyRing(t *testing.T, to *keyNode) {
 	t.Helper()
 	testutil.Must(t, os.MkdirAll(to.pki(""), 0o700))
 	command := exec.CommandContext(limited(t), p.binary.Path, "keys", "import", "--service-account-key-ring="+to.ring(), p.first.ring())
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("keys import: %v\n%s", err, out)
-	}
+	out, err := command.CombinedOutput()
+	testutil.Require(t, err == nil, "keys import: %v\n%s", err, out)
 }
 
 // audiences are in every token, one for each judgement: kube-apiserver remembers what it has accepted for ten seconds.
@@ -238,8 +236,7 @@ func audiences() []string {
 // signs is the ID of the key that kube-apiserver signs with.
 func (n *keyNode) signs(t *testing.T) string {
 	t.Helper()
-	token, err := n.request(t.Context())
-	testutil.Must(t, err)
+	token := testutil.Get(n.request(t.Context()))(t)
 	return keyIDOf(t, token)
 }
 
@@ -265,7 +262,54 @@ func (n *keyNode) accepts(ctx context.Context, token string, audiences ...string
 
 func keyIDOf(t *testing.T, token string) string {
 	t.Helper()
-	content, err := tokens.Inspect(token)
-	testutil.Must(t, err)
+	content := testutil.Get(tokens.Inspect(token))(t)
 	return content.KeyID
+}
+
+// waitTimeout bounds every wait. Only a failing test reaches it.
+const waitTimeout = 3 * time.Minute
+
+func TestMain(m *testing.M) {
+	// A race-enabled binary sleeps a second at its end by default. Its races are read
+	// from its log.
+	if os.Getenv("GORACE") == "" {
+		if err := os.Setenv("GORACE", "atexit_sleep_ms=0 exitcode=0"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func stops(t *testing.T, c *devcluster.Cluster) {
+	t.Helper()
+	t.Cleanup(func() {
+		err := c.Stop()
+		testutil.Expect(t, err == nil, "%v", err)
+	})
+}
+
+func client(t *testing.T, c *devcluster.Cluster) kubernetes.Interface {
+	t.Helper()
+	return testutil.Get(c.Client())(t)
+}
+
+// limited bounds a wait.
+func limited(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), waitTimeout, errors.New("the wait has timed out"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// poll asks until ok is satisfied. It is for what nothing announces.
+func poll(t *testing.T, what string, ok func(context.Context) error) {
+	t.Helper()
+	err := await.Poll(limited(t), ok)
+	testutil.Require(t, err == nil, "%s: %v", what, err)
+}
+
+func currentBinary(t *testing.T) devcluster.Binary {
+	t.Helper()
+	return testutil.Get(devcluster.FindBinary(t.Context()))(t)
 }

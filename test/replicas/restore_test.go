@@ -95,9 +95,8 @@ func TestRestore(t *testing.T) {
 	}
 	p.dead(t, p.tokensOf(third.active()))
 	p.good = nil
-	if back := p.first.signs(t); back != first {
-		t.Fatalf("key %s signs, want %s, which the backup has", back, first)
-	}
+	back := p.first.signs(t)
+	testutil.Require(t, back == first, "key %s signs, want %s, which the backup has", back, first)
 	p.issue(t, "all is restored", first, first)
 	dead = append(dead, p.tokensOf(first)...)
 	p.accepted(t, dead)
@@ -145,9 +144,7 @@ func (p *keyNodes) restoreSecret(t *testing.T, b backup) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	testutil.Must(t, err)
-	return content
+	return testutil.Get(os.ReadFile(path))(t)
 }
 
 // fallen wants the commands on the first node to say that its file is not the one that it has used, and how to get
@@ -165,13 +162,11 @@ func (p *keyNodes) fallen(t *testing.T, code, way string) {
 		return nil
 	})
 	for _, words := range [][]string{{"rotate", "--cache-age=0s"}, {"next", "--algorithm=P-384"}, {"prune", "--longest-token-lifetime=1h"}} {
-		if stdout, stderr, err := p.run(t, p.first, words...); err == nil {
-			t.Errorf("%s: keys %v ends with 0:\n%s%s", code, words, stdout, stderr)
-		}
+		stdout, stderr, err := p.run(t, p.first, words...)
+		testutil.Expect(t, err != nil, "%s: keys %v ends with 0:\n%s%s", code, words, stdout, stderr)
 	}
-	if after, _ := os.ReadFile(p.first.ring()); !bytes.Equal(before, after) {
-		t.Errorf("%s: the file was changed", code)
-	}
+	after, _ := os.ReadFile(p.first.ring())
+	testutil.Expect(t, bytes.Equal(before, after), "%s: the file was changed", code)
 }
 
 // awaitNoFindings returns once the list of each node has none.
@@ -192,7 +187,6 @@ func (p *keyNodes) awaitNoFindings(t *testing.T) {
 func (p *keyNodes) imports(t *testing.T, n *keyNode, lost string, words ...string) {
 	t.Helper()
 	stdout, stderr, err := p.run(t, n, append([]string{"import"}, words...)...)
-	if err != nil || !strings.Contains(string(stderr), lost) {
-		t.Fatalf("import %v: %v, want %q to be named:\n%s%s", words, err, lost, stdout, stderr)
-	}
+	testutil.Require(t, err == nil && strings.Contains(string(stderr), lost), "import %v: %v, want %q to be named:\n%s%s", words, err, lost,
+		stdout, stderr)
 }

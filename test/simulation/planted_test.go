@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/test/faults/planted"
+	"sa-controller-manager/test/simulation/planted"
 )
 
 // plant is a bug in the product's source, or a fix that is taken back.
@@ -32,8 +32,23 @@ func edits(texts ...string) (all []planted.Edit) {
 }
 
 var plants = []plant{
-	{planted.WrongKey(), 1},
-	{planted.NoFence(), 1},
+	{planted.Plant{Name: "wrong signing key", Shows: regexp.MustCompile(
+		`^promise 4: .* no key of the ring has signed its token$`), Edits: edits(
+		"tokens/issue.go",
+		"return i.sign(ctx, signing.LegacyHeader, claims)", `token, err := i.sign(ctx, signing.LegacyHeader, claims)
+	if isPlanted("wrong signing key") && err == nil {
+		token = token[:len(token)-12] + "AAAAAAAAAAAA"
+	}
+	return token, err`,
+	)}, 1},
+	{planted.Plant{Name: "leader without a fence", Shows: regexp.MustCompile(`^promise 9: .* began \S+ after the renew deadline`), Edits: edits(
+		"internal/leaderelection/leaderelection.go",
+		"defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()", `if !isPlanted("leader without a fence") {
+					defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()
+				}`,
+		"internal/leaderelection/leaderelection.go",
+		"fenced(working, lock.overdue)", `fenced(working, func() bool { return !isPlanted("leader without a fence") && lock.overdue() })`,
+	)}, 1},
 	{planted.Plant{Name: "dropped tombstones", Shows: regexp.MustCompile(`^promise 3: .* references \S+, which is gone$`), Edits: edits(
 		"internal/reconcile/watch.go",
 		"obj = tombstone.Obj", `if isPlanted("dropped tombstones") {

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/await"
 )
 
@@ -84,16 +85,13 @@ func (tr *Traffic) Unharmed(t testing.TB, excuses ...func(Call) bool) {
 	for _, one := range calls {
 		if one.Err == nil {
 			admitted++
-			if err := Complete(one.Pod); err != nil {
-				t.Errorf("Pod %s: %v", one.Pod.Name, err)
-			}
+			err := Complete(one.Pod)
+			testutil.Expect(t, err == nil, "Pod %s: %v", one.Pod.Name, err)
 		} else if !slices.ContainsFunc(excuses, func(excused func(Call) bool) bool { return excused(one) }) {
 			t.Errorf("a Pod was refused at %s: %v", one.Begun.Format(time.TimeOnly), one.Err)
 		}
 	}
-	if admitted == 0 {
-		t.Error("no Pod was created, so the test has shown nothing")
-	}
+	testutil.Expect(t, admitted != 0, "no Pod was created, so the test has shown nothing")
 	t.Logf("%d of %d Pods were created", admitted, len(calls))
 }
 

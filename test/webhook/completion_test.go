@@ -297,9 +297,7 @@ func (c *cluster) outcome(t *testing.T, way, namespace string, pod odd) (o outco
 	result := ways[way](c, namespace, "apply", pod).MaxRetries(0).Do(t.Context()).StatusCode(&o.Code)
 	if err := result.Error(); err != nil {
 		var status apierrors.APIStatus
-		if !errors.As(err, &status) {
-			t.Fatal(err)
-		}
+		testutil.Require(t, errors.As(err, &status), "%v", err)
 		_, text, found := strings.Cut(status.Status().Message, "denied the request: ")
 		if !found {
 			text = status.Status().Message
@@ -495,9 +493,7 @@ func TestLaterWebhook(t *testing.T) {
 				})
 				outcomes = append(outcomes, got)
 			}
-			if outcomes[0].Code != tc.code {
-				t.Errorf("with the plugin of kube-apiserver: %+v, want %d", outcomes[0], tc.code)
-			}
+			testutil.Expect(t, outcomes[0].Code == tc.code, "with the plugin of kube-apiserver: %+v, want %d", outcomes[0], tc.code)
 			if tc.limits { // in other words
 				outcomes[1].Message = outcomes[0].Message
 			}
@@ -560,9 +556,8 @@ func TestWithoutUs(t *testing.T) {
 				t.Helper()
 				for _, namespace := range namespaces[:2] {
 					_, called, err := trial.Pod(t.Context(), c.client, namespace)
-					if called != works || registration.Concerns(err) == works {
-						t.Errorf("a probe Pod in %s: called %t, %v; want it called: %t", namespace, called, err, works)
-					}
+					testutil.Expect(t, called == works && registration.Concerns(err) != works, "a probe Pod in %s: called %t, %v; want it called: %t",
+						namespace, called, err, works)
 				}
 			}
 			probe(true)
@@ -577,9 +572,7 @@ func TestWithoutUs(t *testing.T) {
 				return c.client.CoreV1().Pods(namespaces[next%len(namespaces)]).Create(ctx, newPod(), metav1.CreateOptions{})
 			})
 			_, err := c.client.CoreV1().Pods(namespaces[1]).Create(t.Context(), newPod(of("named")), metav1.CreateOptions{})
-			if !registration.Concerns(err) {
-				t.Errorf("a Pod of another account: %v, want that the webhook is missed", err)
-			}
+			testutil.Expect(t, registration.Concerns(err), "a Pod of another account: %v, want that the webhook is missed", err)
 			complete(t, c.create(t, metav1.NamespaceSystem, newPod(of("named"))), "named")
 			complete(t, c.create(t, metav1.NamespaceSystem, newPod(of("pulls"))), "pulls")
 			load.Lasts(t, deadFor(t))
@@ -606,9 +599,7 @@ func staysRegistered(t *testing.T, managers []*manager) {
 		for _, m := range managers {
 			registered += m.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": "registered"})
 		}
-		if registered != 1 {
-			t.Fatalf("%.0f of the managers say registered", registered)
-		}
+		testutil.Require(t, registered == 1, "%.0f of the managers say registered", registered)
 		(*traffic.Traffic)(nil).Lasts(t, 500*time.Millisecond)
 	}
 }

@@ -122,10 +122,9 @@ func controlPlane(t *testing.T) *cluster {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.cluster == nil {
-		started, err := devcluster.Start(context.Background(), devcluster.Options{APIServerFlags: map[string][]string{
+		started := testutil.Get(devcluster.Start(context.Background(), devcluster.Options{APIServerFlags: map[string][]string{
 			"enable-aggregator-routing": {"true"}, // it looks the endpoints of a Service up itself
-		}})
-		testutil.Must(t, err)
+		}}))(t)
 		shared.cluster = &cluster{Cluster: started}
 		shared.cluster.connect(t)
 	}
@@ -138,10 +137,8 @@ func (c *cluster) connect(t *testing.T) {
 	t.Helper()
 	config := c.Config()
 	config.WarningHandler = rest.NoWarnings{} // some objects here are old-fashioned on purpose
-	transport, err := rest.HTTPClientFor(config)
-	testutil.Must(t, err)
-	c.client, err = kubernetes.NewForConfigAndClient(config, transport)
-	testutil.Must(t, err)
+	transport := testutil.Get(rest.HTTPClientFor(config))(t)
+	c.client = testutil.Get(kubernetes.NewForConfigAndClient(config, transport))(t)
 	c.idle = transport.CloseIdleConnections
 }
 
@@ -169,10 +166,9 @@ func ignoreNotFound(err error) error {
 // namespace makes a namespace for one test. It stays.
 func (c *cluster) namespace(t *testing.T) string {
 	t.Helper()
-	namespace, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+	namespace := testutil.Get(c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-	}, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	}, metav1.CreateOptions{}))(t)
 	return namespace.Name
 }
 
@@ -187,9 +183,8 @@ func limited(t *testing.T) context.Context {
 // poll asks until ok is satisfied. It is for what nothing announces.
 func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
-	if err := await.Poll(limited(t), ok); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	err := await.Poll(limited(t), ok)
+	testutil.Require(t, err == nil, "%s: %v", what, err)
 }
 
 // traffic creates Pods in the namespace until the test ends, or before with Finish.
@@ -213,15 +208,13 @@ type manager struct {
 // that, and stops it when the test ends. It does not wait.
 func (c *cluster) start(t *testing.T, flags ...string) *manager {
 	t.Helper()
-	binary, err := shared.binary()
-	testutil.Must(t, err)
+	binary := testutil.Get(shared.binary())(t)
 	m := &manager{port: freePort(t)}
 	defaults := []string{
 		"--webhook-port=" + strconv.Itoa(m.port),
 		"--webhook-drain-delay=0s", // at the end of most tests nobody calls
 	}
-	m.Manager, err = binary.StartManager(c.Cluster, append(defaults, flags...)...)
-	testutil.Must(t, err)
+	m.Manager = testutil.Get(binary.StartManager(c.Cluster, append(defaults, flags...)...))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the last lines of the manager's log:\n%s", m.LogTail(40))

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,10 +52,6 @@ func environment(secret string) corev1.EnvVar {
 	}}}
 }
 
-func secretVolume(secret string) corev1.Volume {
-	return corev1.Volume{Name: "volume", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}
-}
-
 // create creates the Pod, which must be admitted, and returns what became of it.
 func (c *cluster) create(t *testing.T, namespace string, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
@@ -72,9 +67,7 @@ func (c *cluster) refuse(t *testing.T, namespace string, pod *corev1.Pod, text s
 
 func refused(t *testing.T, err error, text string) {
 	t.Helper()
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), text) {
-		t.Errorf("got %v, want a refusal that says %q", err, text)
-	}
+	testutil.Expect(t, apierrors.IsForbidden(err) && strings.Contains(err.Error(), text), "got %v, want a refusal that says %q", err, text)
 }
 
 func (c *cluster) createAccount(t *testing.T, namespace, name string, changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
@@ -125,13 +118,9 @@ var tokenVolumeName = regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`)
 func complete(t *testing.T, pod *corev1.Pod, account string) {
 	t.Helper()
 	testutil.Check(t, "account of the Pod", account, pod.Spec.ServiceAccountName)
-	if len(pod.Spec.Volumes) == 0 {
-		t.Fatal("the Pod has no volume")
-	}
+	testutil.Require(t, len(pod.Spec.Volumes) != 0, "the Pod has no volume")
 	volume := pod.Spec.Volumes[len(pod.Spec.Volumes)-1]
-	if !tokenVolumeName.MatchString(volume.Name) {
-		t.Errorf("the token volume is called %q", volume.Name)
-	}
+	testutil.Expect(t, tokenVolumeName.MatchString(volume.Name), "the token volume is called %q", volume.Name)
 	testutil.Check(t, "the token volume", tokenVolume(), volume.VolumeSource)
 	mounted(t, pod, volume.Name)
 }
@@ -165,7 +154,7 @@ func tokenVolume() corev1.VolumeSource {
 }
 
 // TestPods creates Pods, each right after its namespace was created. What becomes of all others is
-// compared with the in-tree plugin in test/differential.
+// compared with the in-tree plugin, by TestAsInTree and in test/differential.
 func TestPods(t *testing.T) {
 	c := controlPlane(t)
 	const template = "{schemaVersion: 1, rules: [{imagePullSecrets: [{name: of-the-template}]}]}"
@@ -181,52 +170,6 @@ func TestPods(t *testing.T) {
 			complete(t, pod, "default")
 			testutil.Check(t, "the pull secrets of the account", []corev1.LocalObjectReference{{Name: "of-the-template"}}, pod.Spec.ImagePullSecrets)
 		},
-		"UnknownAccount": func(t *testing.T, namespace string) {
-			named := func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "other", "" }
-			c.refuse(t, namespace, newPod(of("nobody"), named),
-				`pods "other" is forbidden: error looking up service account `+namespace+`/nobody: serviceaccount "nobody" not found`)
-		},
-		// The old name of the field, which kube-apiserver v1.37 fills when it sets defaults, and older
-		// ones when they convert. The new one counts if both are there.
-		"AccountNames": func(t *testing.T, namespace string) {
-			c.createAccount(t, namespace, "one", func(*corev1.ServiceAccount) {})
-			c.createAccount(t, namespace, "two", func(*corev1.ServiceAccount) {})
-			for name, tc := range map[string]struct{ name, alias, want string }{
-				"the new one":         {name: "one", want: "one"},
-				"the old one":         {alias: "two", want: "two"},
-				"both":                {name: "one", alias: "one", want: "one"},
-				"both, and different": {name: "one", alias: "two", want: "one"},
-			} {
-				pod := c.create(t, namespace, newPod(func(pod *corev1.Pod) {
-					pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount = tc.name, tc.alias
-				}))
-				complete(t, pod, tc.want)
-				testutil.Check(t, name+": serviceAccount", tc.want, pod.Spec.DeprecatedServiceAccount)
-			}
-		},
-		// Never changed, and it can use nothing without an account.
-		"MirrorPod": func(t *testing.T, namespace string) {
-			bare(t, c.create(t, namespace, newPod(mirror)))
-			c.refuse(t, namespace, newPod(mirror, of("default")), "a mirror pod may not reference service accounts")
-			c.refuse(t, namespace, newPod(mirror, func(pod *corev1.Pod) {
-				pod.Spec.Volumes = []corev1.Volume{secretVolume("any")}
-			}), "a mirror pod may not reference secrets")
-			// kube-apiserver's own validation comes before validating webhooks here. The
-			// in-tree plugin comes before that, with words of its own.
-			c.reject(t, namespace, newPod(mirror, func(pod *corev1.Pod) {
-				pod.Spec.Volumes = []corev1.Volume{{Name: "token", VolumeSource: tokenVolume()}}
-			}), "serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set")
-		},
-		// CVE-2024-3177: envFrom counts too.
-		"MountableSecrets": func(t *testing.T, namespace string) {
-			c.createAccount(t, namespace, "limited", limited)
-			c.refuse(t, namespace, newPod(of("limited"), func(pod *corev1.Pod) {
-				pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
-					{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "other"}}},
-				}
-			}), `container main with envFrom referencing secret.secretName="other" is not allowed `+
-				`because service account limited does not reference that secret`)
-		},
 		// CVE-2023-2728: what is added later is held to the same.
 		"EphemeralContainers": func(t *testing.T, namespace string) {
 			c.createAccount(t, namespace, "limited", limited)
@@ -241,26 +184,6 @@ func TestPods(t *testing.T) {
 			t.Parallel()
 			run(t, c.namespace(t))
 		})
-	}
-}
-
-// reject creates the Pod, which must be invalid, and why must be in the answer.
-func (c *cluster) reject(t *testing.T, namespace string, pod *corev1.Pod, text string) {
-	t.Helper()
-	_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), text) {
-		t.Errorf("got %v, want that it is invalid: %q", err, text)
-	}
-}
-
-// bare holds a Pod to having been given no token.
-func bare(t *testing.T, pod *corev1.Pod) {
-	t.Helper()
-	testutil.Check(t, "the Pod's volumes", []corev1.Volume(nil), pod.Spec.Volumes, cmpopts.EquateEmpty())
-	for _, container := range pod.Spec.Containers {
-		if len(container.VolumeMounts) > 0 {
-			t.Errorf("container %q has mounts: %v", container.Name, container.VolumeMounts)
-		}
 	}
 }
 

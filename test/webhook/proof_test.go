@@ -83,9 +83,8 @@ func TestProofExpires(t *testing.T) {
 			m.awaitReady(t)
 			m.awaitRegistration(t, "registered")
 			c.awaitBound(t)
-			if refused, err := c.burst(t, namespace, 24); refused > 0 {
-				t.Fatalf("%d Pods were refused: %v", refused, err)
-			}
+			refused, err := c.burst(t, namespace, 24)
+			testutil.Require(t, refused <= 0, "%d Pods were refused: %v", refused, err)
 
 			right := testutil.Get(os.ReadFile(callers))(t)
 			other := testutil.Get(os.ReadFile(c.CAFile()))(t)
@@ -155,9 +154,8 @@ func TestUnknown(t *testing.T) {
 			c.mayCreatePods(t, false)
 			m.awaitNotReady(t, "unknown: ")
 			m.exposes(t, "unknown", static)
-			if refused, err := c.burst(t, namespace, 24); refused > 0 {
-				t.Errorf("%d Pods were refused: %v", refused, err)
-			}
+			refused, err := c.burst(t, namespace, 24)
+			testutil.Expect(t, refused <= 0, "%d Pods were refused: %v", refused, err)
 			c.mayCreatePods(t, true)
 			m.awaitRegistration(t, "registered")
 			if !static { // without kube-apiserver nobody leads
@@ -242,18 +240,15 @@ func (m *manager) exposes(t *testing.T, state string, static bool) {
 			}
 		}
 	}
-	if compared == 0 {
-		t.Errorf("nothing is known of the state %s", state)
-	}
+	testutil.Expect(t, compared != 0, "nothing is known of the state %s", state)
 }
 
 // wantState compares the metrics: whether a static registration is loaded follows from the state.
 func (m *manager) wantState(t *testing.T, want string) {
 	t.Helper()
 	testutil.Check(t, "metric of the state "+want, 1.0, m.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": want}))
-	if loaded := m.metric(t, "sacm_webhook_static_loaded", nil); want != "registered" && loaded != 0 {
-		t.Errorf("in the state %s the metric says that kube-apiserver calls us", want)
-	}
+	loaded := m.metric(t, "sacm_webhook_static_loaded", nil)
+	testutil.Expect(t, want == "registered" || loaded == 0, "in the state %s the metric says that kube-apiserver calls us", want)
 }
 
 func (c *cluster) wantAction(t *testing.T, want admissionregistrationv1.ValidationAction) {
@@ -325,10 +320,9 @@ func (c *cluster) noAccounts(t *testing.T, namespace string) {
 	t.Helper()
 	none := corev1.ResourceList{"count/serviceaccounts": resource.MustParse("0")}
 	quotas := c.client.CoreV1().ResourceQuotas(namespace)
-	quota, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
+	quota := testutil.Get(quotas.Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "accounts"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
-	}, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	}, metav1.CreateOptions{}))(t)
 	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as its controller does
 	testutil.Get(quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}))(t)
 	t.Cleanup(func() { // or the managers of other tests would go on to try

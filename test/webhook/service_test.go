@@ -176,9 +176,8 @@ func TestInjectorAfterUs(t *testing.T) {
 		return err
 	})
 	pod := c.create(t, namespace, whole)
-	if !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == "sidecar" }) {
-		t.Fatalf("there is no sidecar: %v", pod.Spec.Containers)
-	}
+	testutil.Require(t, slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == "sidecar" }),
+		"there is no sidecar: %v", pod.Spec.Containers)
 	complete(t, pod, "default")
 	testutil.Check(t, "volumes", 1, len(pod.Spec.Volumes))
 }
@@ -210,7 +209,7 @@ func (c *cluster) hook(t *testing.T, namespace string, patch func() string) {
 	}))
 	t.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	configuration, err := c.mutating().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
+	configuration := testutil.Get(c.mutating().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "99-injector-"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: "sidecar.injector.test", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(server.URL), CABundle: authority},
@@ -221,8 +220,7 @@ func (c *cluster) hook(t *testing.T, namespace string, patch func() string) {
 			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 			AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
 		}},
-	}, metav1.CreateOptions{})
-	testutil.Must(t, err)
+	}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
 		testutil.Must(t, c.mutating().Delete(context.WithoutCancel(t.Context()), configuration.Name, metav1.DeleteOptions{}))
 	})
@@ -237,9 +235,7 @@ func TestTokenSecrets(t *testing.T) {
 	namespace := c.namespace(t)
 	pod := c.create(t, namespace, newPod(withInitContainer))
 	account := testutil.Get(c.client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{}))(t)
-	if len(account.Secrets) != 1 {
-		t.Fatalf("the account lists %v, want one Secret", account.Secrets)
-	}
+	testutil.Require(t, len(account.Secrets) == 1, "the account lists %v, want one Secret", account.Secrets)
 	token := account.Secrets[0].Name
 	want := []corev1.Volume{{Name: token, VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: token, DefaultMode: new(int32(0o644))},

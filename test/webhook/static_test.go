@@ -60,14 +60,7 @@ func staticCluster(t *testing.T, kubeConfig string) (c *cluster, dir string) {
 	if minor == 36 {
 		flags["feature-gates"] = []string{"ManifestBasedAdmissionControlConfig=true"}
 	}
-	started := testutil.Get(devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags}))(t)
-	c = &cluster{Cluster: started}
-	c.connect(t)
-	t.Cleanup(func() {
-		c.idle()
-		testutil.Must(t, c.Stop())
-	})
-	return c, dir
+	return startCluster(t, flags), dir
 }
 
 // manageStatic starts a manager that registers itself by files, and returns once kube-apiserver asks
@@ -89,9 +82,7 @@ func TestStaticRegistration(t *testing.T) {
 	t.Run("LeavesNothingInTheAPI", func(t *testing.T) {
 		c.unregistered(t)
 		_, err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), caSecretName, metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			t.Errorf("get the serving CA: got %v, want that there is none", err)
-		}
+		testutil.Expect(t, apierrors.IsNotFound(err), "get the serving CA: got %v, want that there is none", err)
 	})
 	t.Run("OutlivesDeletionInTheAPI", func(t *testing.T) {
 		load := c.traffic(t, c.namespace(t))
@@ -127,9 +118,7 @@ func TestStaticIsProved(t *testing.T) {
 	m.awaitNotReady(t, "asked for the client to provide credentials")
 	load.Lasts(t, 2*time.Second)
 	for _, one := range load.Finish() {
-		if one.Err != nil {
-			t.Fatalf("a Pod was refused: %v", one.Err)
-		}
+		testutil.Require(t, one.Err == nil, "a Pod was refused: %v", one.Err)
 	}
 	m.stop(t)
 
@@ -188,9 +177,8 @@ func runWebhook(t *testing.T, fails string, args ...string) {
 	t.Helper()
 	binary := testutil.Get(shared.binary())(t)
 	out, err := exec.CommandContext(t.Context(), binary.Path, append([]string{"webhook"}, args...)...).CombinedOutput()
-	if (err != nil) != (fails != "") || !strings.Contains(string(out), fails) {
-		t.Errorf("webhook %v: %v, want %q:\n%s", args, err, fails, out)
-	}
+	testutil.Expect(t, (err != nil) == (fails != "") && strings.Contains(string(out), fails), "webhook %v: %v, want %q:\n%s", args, err, fails,
+		out)
 }
 
 // unregistered wants no configuration in the API.
@@ -199,9 +187,7 @@ func (c *cluster) unregistered(t *testing.T) {
 	_, mutating := c.mutating().Get(t.Context(), configurationName, metav1.GetOptions{})
 	_, validating := c.validating().Get(t.Context(), configurationName, metav1.GetOptions{})
 	for _, err := range []error{mutating, validating} {
-		if !apierrors.IsNotFound(err) {
-			t.Errorf("get a configuration: got %v, want that there is none", err)
-		}
+		testutil.Expect(t, apierrors.IsNotFound(err), "get a configuration: got %v, want that there is none", err)
 	}
 }
 
@@ -224,8 +210,7 @@ const withoutAccount = "the Pod has no ServiceAccount"
 // restrict creates the policy for Pods, as the manifests have it, and returns once it acts.
 func (c *cluster) restrict(t *testing.T) {
 	t.Helper()
-	objects, err := manifests.PodPolicy()
-	testutil.Must(t, err)
+	objects := testutil.Get(manifests.PodPolicy())(t)
 	c.apply(t, objects)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
@@ -260,9 +245,8 @@ func TestPodPolicy(t *testing.T) {
 	namespace := c.namespace(t)
 	older := c.create(t, namespace, newPod())
 	_, problem, err := podpolicy.Refusal.Problem(t.Context(), c.client)
-	if err != nil || !strings.Contains(problem, "no ValidatingAdmissionPolicyBinding ") {
-		t.Errorf("without a policy the problem is %q, %v", problem, err)
-	}
+	testutil.Expect(t, err == nil && strings.Contains(problem, "no ValidatingAdmissionPolicyBinding "),
+		"without a policy the problem is %q, %v", problem, err)
 	c.restrict(t)
 	if _, problem, err := podpolicy.Refusal.Problem(t.Context(), c.client); err != nil || problem != "" {
 		t.Errorf("the problem is %q, %v", problem, err)
@@ -287,9 +271,8 @@ func TestPodPolicy(t *testing.T) {
 	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Warn))
 	c.awaitBare(t, true)
 	_, problem, err = podpolicy.Refusal.Problem(t.Context(), c.client)
-	if err != nil || !strings.Contains(problem, "spec.validationActions is [Warn], want [Deny]") {
-		t.Errorf("the problem is %q, %v", problem, err)
-	}
+	testutil.Expect(t, err == nil && strings.Contains(problem, "spec.validationActions is [Warn], want [Deny]"), "the problem is %q, %v",
+		problem, err)
 	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Deny))
 	c.awaitBare(t, false)
 

@@ -34,9 +34,8 @@ func bound(tb testing.TB, at time.Time) string {
 	tb.Helper()
 	issuer := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims)
 	issuer.Clock = clocktesting.NewFakePassiveClock(at)
-	token, err := issuer.Bound(tb.Context(),
-		tokens.BoundRequest{Issuer: "https://issuer", Account: account, Audiences: []string{"a", "b"}, Lifetime: time.Hour})
-	testutil.Must(tb, err)
+	token := testutil.Get(issuer.Bound(tb.Context(),
+		tokens.BoundRequest{Issuer: "https://issuer", Account: account, Audiences: []string{"a", "b"}, Lifetime: time.Hour}))(tb)
 	return token
 }
 
@@ -108,12 +107,12 @@ func TestEvaluate(t *testing.T) {
 		},
 		"no keys": {
 			reason: "exit code 1", keys: -1, want: inspect.Unknown, notes: 2,
-			because: []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"},
+			because: []string{"there is no key to verify the signature with"},
 		},
 		"deep": {
 			reason: "indented it would fill a disk", keys: -1, want: inspect.Unknown, notes: 3,
 			token:   segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"a":`+strings.Repeat("[", 9000)+strings.Repeat("]", 9000)+"}") + ".AA",
-			because: []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"},
+			because: []string{"there is no key to verify the signature with"},
 		},
 		"malformed time": {
 			token: segment("{}") + "." + segment(`{"exp":"CANARY"}`) + ".AA", want: inspect.Invalid,
@@ -150,14 +149,11 @@ func TestEvaluate(t *testing.T) {
 			}
 			tc.token, tc.want = cmp.Or(tc.token, good), cmp.Or(tc.want, inspect.Valid)
 			got := inspect.Evaluate(tc.token, known)
-			if got.Verdict != tc.want || len(got.Notes) != tc.notes {
-				t.Errorf("%s: verdict %s, want %s; notes %v, want %d", tc.reason, got.Verdict, tc.want, got.Notes, tc.notes)
-			}
+			testutil.Expect(t, got.Verdict == tc.want && len(got.Notes) == tc.notes, "%s: verdict %s, want %s; notes %v, want %d", tc.reason,
+				got.Verdict, tc.want, got.Notes, tc.notes)
 			var reasons []string
 			for _, finding := range got.Findings {
-				if finding.Code == "" {
-					t.Errorf("%s: %q has no code", tc.reason, finding.Message)
-				}
+				testutil.Expect(t, finding.Code != "", "%s: %q has no code", tc.reason, finding.Message)
 				reasons = append(reasons, finding.Message)
 			}
 			testutil.Check(t, tc.reason+": reasons", tc.because, reasons)
@@ -173,9 +169,7 @@ func TestPrint(t *testing.T) {
 		var got bytes.Buffer
 		testutil.Must(t, printers.Document(&got, output, &report, report.Text))
 		for _, secret := range append(strings.Split(token, "."), token) {
-			if strings.Contains(got.String(), secret) {
-				t.Errorf("%s holds a part of the token:\n%s", output, got.String())
-			}
+			testutil.Expect(t, !strings.Contains(got.String(), secret), "%s holds a part of the token:\n%s", output, got.String())
 		}
 		clitest.Golden(t, "valid."+output, regexp.MustCompile(`[0-9a-f-]{36}`).ReplaceAllString(got.String(), "JTI"))
 	}
@@ -207,15 +201,13 @@ func FuzzEvaluate(f *testing.F) {
 	known := inspect.Known{Now: now, Keys: givenKeys(f), Issuers: []string{"https://issuer"}}
 	f.Fuzz(func(t *testing.T, token string) {
 		report := inspect.Evaluate(token, known)
-		if (report.Verdict == inspect.Valid) != (report.Key != nil && len(report.Findings) == 0) {
-			t.Fatalf("verdict %s with key %v and reasons %v", report.Verdict, report.Key, report.Findings)
-		}
+		testutil.Require(t, (report.Verdict == inspect.Valid) == (report.Key != nil && len(report.Findings) == 0),
+			"verdict %s with key %v and reasons %v", report.Verdict, report.Key, report.Findings)
 		for _, output := range []string{"text", "json", "yaml"} {
 			var got bytes.Buffer
 			testutil.Must(t, printers.Document(&got, output, &report, report.Text))
-			if i := strings.LastIndexByte(token, '.'); i >= 0 && len(token)-i > 40 && strings.Contains(got.String(), token[i+1:]) {
-				t.Fatalf("%s holds the signature", output)
-			}
+			i := strings.LastIndexByte(token, '.')
+			testutil.Require(t, i < 0 || len(token)-i <= 40 || !strings.Contains(got.String(), token[i+1:]), "%s holds the signature", output)
 			if output == "text" && strings.ContainsFunc(got.String(), func(r rune) bool { return r != '\n' && r < ' ' || r >= 0x7f && r < 0xa0 }) {
 				t.Fatalf("a control character in %q", got.String())
 			}

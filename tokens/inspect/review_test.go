@@ -36,9 +36,7 @@ func TestAskSendsWhatWasGiven(t *testing.T) {
 				want = []string{tc.token}
 			}
 			review, err := inspect.Ask(t.Context(), client.AuthenticationV1().TokenReviews(), tc.token)
-			if err != nil || (review != nil) != tc.sent {
-				t.Errorf("%v, %v", review, err)
-			}
+			testutil.Expect(t, err == nil && (review != nil) == tc.sent, "%v, %v", review, err)
 			testutil.Check(t, "sent", want, got)
 		})
 	}

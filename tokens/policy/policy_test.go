@@ -225,13 +225,10 @@ func TestPolicyRefuses(t *testing.T) {
 			payload := tc.payload()
 			err := newPolicy(t).Check(payload)
 			refusal, ok := errors.AsType[*policy.RefusalError](err)
-			if !ok || refusal.Reason() != tc.want {
-				t.Fatalf("%s: Check returned %v, want a refusal because of %s", tc.reason, err, tc.want)
-			}
+			testutil.Require(t, ok && refusal.Reason() == tc.want, "%s: Check returned %v, want a refusal because of %s", tc.reason, err, tc.want)
 			for _, value := range []string{"team-a", "build.er", "web-0", "0b1d", "other.example", "admin", payload} {
-				if len(value) > 3 && strings.Contains(err.Error(), value) {
-					t.Errorf("%s: the error repeats %q of the payload: %v", tc.reason, value, err)
-				}
+				testutil.Expect(t, len(value) <= 3 || !strings.Contains(err.Error(), value), "%s: the error repeats %q of the payload: %v", tc.reason,
+					value, err)
 			}
 		})
 	}
@@ -254,9 +251,8 @@ func TestNewPolicyRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := policy.New(tc.issuers, tc.limit, nil)
-			if p != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("New returned %v, %v, want an error with %q", p, err, tc.want)
-			}
+			testutil.Expect(t, p == nil && err != nil && strings.Contains(err.Error(), tc.want), "New returned %v, %v, want an error with %q", p,
+				err, tc.want)
 		})
 	}
 }
@@ -271,8 +267,7 @@ func FuzzPolicy(f *testing.F) {
 		seeds = append(seeds, odd)
 	}
 	for _, seed := range seeds {
-		encoded, err := json.Marshal(seed)
-		testutil.Must(f, err)
+		encoded := testutil.Get(json.Marshal(seed))(f)
 		f.Add(encoded)
 	}
 	policy := newPolicy(f)
@@ -297,11 +292,8 @@ func FuzzPolicy(f *testing.F) {
 			account.UID == "" {
 			t.Errorf("passes for subject %q of account %+v", read.Subject, read.Kubernetes)
 		}
-		if read.Issuer != policyIssuer && read.Issuer != "https://former.example" {
-			t.Errorf("passes for issuer %q", read.Issuer)
-		}
-		if read.ExpiresAt == nil || read.ExpiresAt.After(policyNow.Add(policyLimit+10*time.Second)) || len(read.Audience) == 0 {
-			t.Errorf("passes with exp %v and audience %q", read.ExpiresAt, read.Audience)
-		}
+		testutil.Expect(t, read.Issuer == policyIssuer || read.Issuer == "https://former.example", "passes for issuer %q", read.Issuer)
+		testutil.Expect(t, read.ExpiresAt != nil && !read.ExpiresAt.After(policyNow.Add(policyLimit+10*time.Second)) && len(read.Audience) != 0,
+			"passes with exp %v and audience %q", read.ExpiresAt, read.Audience)
 	})
 }

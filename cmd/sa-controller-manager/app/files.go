@@ -206,8 +206,7 @@ func follow[T any](ctx context.Context, f *files, flag, path string, content wat
 	}, func(err error) {
 		f.reloads.WithLabelValues(flag, "refused").Inc()
 		logger.Error(err, "Failed to reload file, keeping its previous content")
-		f.recorder.Warn(f.process, "FileReloadRefused",
-			fmt.Sprintf("--%s: %v; the previous content stays in use", flag, err))
+		f.recorder.Warn(f.process, "FileReloadRefused", fmt.Sprintf("--%s: %v; the previous content stays in use", flag, err))
 	})
 }
 

@@ -71,9 +71,8 @@ func TestOpenFiles(t *testing.T) {
 	testutil.Check(t, "root CA", string(cert), string(f.rootCA.Get().PEM()))
 
 	none, _, err := openAll(&options.Keys{}, &rest.Config{})
-	if err != nil || none.store != nil || none.publicKeys() != nil || none.rootCA != nil {
-		t.Errorf("without any flag: got %+v and error %v, want nothing", none, err)
-	}
+	testutil.Expect(t, err == nil && none.store == nil && none.publicKeys() == nil && none.rootCA == nil,
+		"without any flag: got %+v and error %v, want nothing", none, err)
 }
 
 // openAll opens all files in the order of a start.
@@ -113,9 +112,7 @@ func TestOpenFilesRefuses(t *testing.T) {
 				args = append(args, tc.flag+"="+tc.path)
 			}
 			_, _, err := openAll(&parse(t, args...).Keys, &rest.Config{TLSClientConfig: tc.config})
-			if err == nil {
-				t.Fatal("the file is accepted")
-			}
+			testutil.Require(t, err != nil, "the file is accepted")
 			if !strings.HasPrefix(err.Error(), tc.flag+": ") || strings.Count(err.Error(), tc.path) != 1 || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %q, want it to begin with %q, to name %s once and to contain %q", err, tc.flag, tc.path, tc.want)
 			}
@@ -157,9 +154,8 @@ func TestRootCASource(t *testing.T) {
 	}
 
 	_, _, err := openAll(&options.Keys{}, &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: []byte("hello")}})
-	if err == nil || !strings.HasPrefix(err.Error(), "certificate-authority-data of the kubeconfig: ") {
-		t.Errorf("garbage inline: got error %v, want one that says where it is", err)
-	}
+	testutil.Expect(t, err != nil && strings.HasPrefix(err.Error(), "certificate-authority-data of the kubeconfig: "),
+		"garbage inline: got error %v, want one that says where it is", err)
 }
 
 // skippedKeys returns the logged lines about unusable keys.
@@ -192,14 +188,10 @@ func TestWatchLogsSkippedKeys(t *testing.T) {
 	await(t, "the fixed file", func() bool { return slices.Equal(keyIDs(ring.Keys().All()), []string{keyID(testkeys.P521())}) })
 	stop()
 	logged := skippedKeys(logger)
-	if len(logged) != 2 {
-		t.Fatalf("logged %q, want two lines", logged)
-	}
+	testutil.Require(t, len(logged) == 2, "logged %q, want two lines", logged)
 	for i, cause := range []string{"an EC key on P-224", "an RSA key of 1024 bits"} {
 		want := "Skipped an unsupported verification key file " + path + " cause found " + cause + "; accepted is "
-		if !strings.HasPrefix(logged[i], want) {
-			t.Errorf("logged %q, want %q", logged[i], want)
-		}
+		testutil.Expect(t, strings.HasPrefix(logged[i], want), "logged %q, want %q", logged[i], want)
 	}
 }
 
@@ -231,9 +223,7 @@ func TestWarnLooseKeys(t *testing.T) {
 			t.Parallel()
 			var lines []string
 			warnLooseKeys(funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}), parse(t, tc.args...))
-			if len(lines) != len(tc.want) {
-				t.Fatalf("%q, want %d lines", lines, len(tc.want))
-			}
+			testutil.Require(t, len(lines) == len(tc.want), "%q, want %d lines", lines, len(tc.want))
 			for i, want := range tc.want {
 				testutil.CheckContains(t, "line", want, lines[i])
 			}

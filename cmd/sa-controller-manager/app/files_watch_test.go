@@ -107,9 +107,7 @@ func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true,
 		func(context.Context) (bool, error) { return done(), nil })
-	if err != nil {
-		t.Fatalf("await %s: %v", what, err)
-	}
+	testutil.Require(t, err == nil, "await %s: %v", what, err)
 }
 
 func TestWatchPassesChangesOn(t *testing.T) {
@@ -132,9 +130,8 @@ func TestWatchPassesChangesOn(t *testing.T) {
 	testutil.Check(t, "keys in the ring", want, keyIDs(f.ring.Keys().All()))
 
 	f.stop()
-	if id := f.store.Load().ActiveID(); len(f.signing) > 0 || id != keyID(testkeys.P256()) {
-		t.Errorf("key %s of the changed file signs without a restart", id)
-	}
+	id := f.store.Load().ActiveID()
+	testutil.Expect(t, len(f.signing) <= 0 && id == keyID(testkeys.P256()), "key %s of the changed file signs without a restart", id)
 	testutil.Check(t, "metrics", []string{
 		`sacm_file_refused{flag="root-ca-file"} 0`, `sacm_file_refused{flag="service-account-key-file"} 0`,
 		`sacm_file_refused{flag="service-account-private-key-file"} 0`, `sacm_file_reloads_total{flag="root-ca-file",result="accepted"} 1`,
@@ -181,9 +178,7 @@ func TestWatchKeepsThePreviousContent(t *testing.T) {
 	}
 	want := []string{keyID(testkeys.P256()), keyID(testkeys.P384()), keyID(testkeys.P521())}
 	testutil.Check(t, "keys in the ring", want, keyIDs(f.ring.Keys().All()))
-	if len(f.bundles) > 0 {
-		t.Error("the root CA was replaced")
-	}
+	testutil.Expect(t, len(f.bundles) <= 0, "the root CA was replaced")
 }
 
 func TestClientCertificate(t *testing.T) {
@@ -211,9 +206,7 @@ func TestClientCertificate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, err := openClientCertificate(&rest.Config{TLSClientConfig: tc.tls})
 			if err != nil || tc.err != "" {
-				if err == nil || err.Error() != tc.err {
-					t.Errorf("error %v, want %q", err, tc.err)
-				}
+				testutil.Expect(t, err != nil && err.Error() == tc.err, "error %v, want %q", err, tc.err)
 				return
 			}
 			follows := ""
@@ -224,9 +217,7 @@ func TestClientCertificate(t *testing.T) {
 			if tc.none {
 				return
 			}
-			if c.notAfter().Sub(end).Abs() > time.Minute {
-				t.Errorf("it ends at %s, want %s", c.notAfter(), end)
-			}
+			testutil.Expect(t, c.notAfter().Sub(end).Abs() <= time.Minute, "it ends at %s, want %s", c.notAfter(), end)
 			at := c.notAfter().UTC().Format(time.RFC3339)
 			testutil.Check(t, "status before", "expires at "+at, c.status(c.notAfter().Add(-time.Second)))
 			testutil.Check(t, "status then", "expired at "+at, c.status(c.notAfter()))

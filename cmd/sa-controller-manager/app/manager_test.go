@@ -42,12 +42,11 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 	for range 2 {
 		o := parse(t, "--webhook-port=0", "--secure-port=0")
 		config := &rest.Config{Host: "https://apiserver", Transport: roundTrip(fail)}
-		m, err := New(t.Context(), o, config, metrics.NewKubeRegistry(), Extras{
+		m := testutil.Get(New(t.Context(), o, config, metrics.NewKubeRegistry(), Extras{
 			OpenKeys: func(context.Context, Host) (signing.Store, error) {
 				return keysInMemory{signing.KeyFileRing(testkeys.Parse(testkeys.P256()))}, nil
 			},
-		})
-		testutil.Must(t, err)
+		}))(t)
 		var names []string
 		for _, part := range m.parts {
 			names = append(names, part.Name)
@@ -87,9 +86,8 @@ func TestSetGCPercent(t *testing.T) {
 func TestStopTakesLessThanTenSeconds(t *testing.T) {
 	t.Parallel()
 	leading := max(options.New().Webhook.DrainDelay+callsTimeout, reconcile.DrainTimeout)
-	if all := leading + max(reconcile.WatchStopTimeout, serving.DrainTimeout); all >= 10*time.Second {
-		t.Errorf("a stop takes %s", all)
-	}
+	all := leading + max(reconcile.WatchStopTimeout, serving.DrainTimeout)
+	testutil.Expect(t, all < 10*time.Second, "a stop takes %s", all)
 }
 
 // TestWhileEarly: early parts stop last, and the end of one is the end of the process.
@@ -106,14 +104,10 @@ func TestWhileEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := m.whileEarly(ctx, func(ctx context.Context) error { return until(ctx, "work", boom) })
-	if !errors.Is(err, boom) {
-		t.Errorf("error %v, want that of the work", err)
-	}
+	testutil.Expect(t, errors.Is(err, boom), "error %v, want that of the work", err)
 	m.parts[0].Run = func(context.Context) error { return boom }
 	err = m.whileEarly(t.Context(), func(ctx context.Context) error { return until(ctx, "ended", nil) })
-	if !errors.Is(err, boom) {
-		t.Errorf("error %v, want that of the part", err)
-	}
+	testutil.Expect(t, errors.Is(err, boom), "error %v, want that of the part", err)
 	testutil.Check(t, "order", []string{"work", "early", "ended"}, happened)
 }
 
@@ -126,17 +120,14 @@ func TestNewClients(t *testing.T) {
 	clients := testutil.Get(newClients(config, 10*time.Second))(t)
 	testutil.Check(t, "timeout of the caller's config", time.Duration(0), config.Timeout)
 	main, election := restClient(clients.Client), restClient(clients.Election)
-	if main.GetRateLimiter() != nil || election.GetRateLimiter() != nil {
-		t.Error("requests are limited although --kube-api-qps is -1")
-	}
+	testutil.Expect(t, main.GetRateLimiter() == nil && election.GetRateLimiter() == nil, "requests are limited although --kube-api-qps is -1")
 	testutil.Check(t, "timeout of requests, and with them of every watch", time.Duration(0), main.Client.Timeout)
 	testutil.Check(t, "a renewal takes half of the deadline, so that there is a second try", 5*time.Second, election.Client.Timeout)
 
 	limited := testutil.Get(newClients(&rest.Config{Host: "https://apiserver.example.com", QPS: 7, Burst: 30}, 10*time.Second))(t)
 	testutil.Check(t, "requests a second", float32(7), restClient(limited.Client).GetRateLimiter().QPS())
-	if restClient(limited.Client).GetRateLimiter() == restClient(limited.Election).GetRateLimiter() {
-		t.Error("leader election waits behind other requests")
-	}
+	testutil.Expect(t, restClient(limited.Client).GetRateLimiter() != restClient(limited.Election).GetRateLimiter(),
+		"leader election waits behind other requests")
 }
 
 func TestNewClientsRefuses(t *testing.T) {
@@ -157,13 +148,9 @@ func TestResync(t *testing.T) {
 	for range 1000 {
 		period := resync(&options.Generic{MinResyncPeriod: time.Hour})
 		drawn[period] = true
-		if period < time.Hour || period >= 2*time.Hour {
-			t.Fatalf("drew %v, want at least 1h and less than 2h", period)
-		}
+		testutil.Require(t, period >= time.Hour && period < 2*time.Hour, "drew %v, want at least 1h and less than 2h", period)
 	}
-	if len(drawn) < 900 {
-		t.Errorf("1000 periods are %d different ones: many processes would resync in step", len(drawn))
-	}
+	testutil.Expect(t, len(drawn) >= 900, "1000 periods are %d different ones: many processes would resync in step", len(drawn))
 	testutil.Check(t, "no resync", time.Duration(0), resync(&options.Generic{}))
 }
 

@@ -22,13 +22,9 @@ func TestPagesNameTests(t *testing.T) {
 	for name, least := range map[string]int{"security.md": 40, "reliability.md": 30} {
 		page := testutil.Get(os.ReadFile(filepath.Join(root, "docs", name)))(t)
 		named := regexp.MustCompile("[`[]((?:Test|Fuzz)\\w+)[]`]").FindAllStringSubmatch(string(page), -1)
-		if len(named) < least {
-			t.Errorf("%s names %d tests", name, len(named))
-		}
+		testutil.Expect(t, len(named) >= least, "%s names %d tests", name, len(named))
 		for _, test := range named {
-			if !there[test[1]] {
-				t.Errorf("%s of %s is nowhere", test[1], name)
-			}
+			testutil.Expect(t, there[test[1]], "%s of %s is nowhere", test[1], name)
 		}
 	}
 }

@@ -150,12 +150,11 @@ func TestPartsStartWhenTheirInformersHaveSynced(t *testing.T) {
 			server := &halfAPIServer{unlisted: unlisted, writes: map[string]bool{}}
 			o := parse(t, "--webhook-port=0", "--secure-port=0", "--leader-elect=false", "--token-secrets=auto",
 				"--service-account-issuer=https://issuer")
-			m, err := newManager(t.Context(), o, metrics.NewKubeRegistry(), Extras{
+			m := testutil.Get(newManager(t.Context(), o, metrics.NewKubeRegistry(), Extras{
 				OpenKeys: func(context.Context, Host) (signing.Store, error) {
 					return keysInMemory{signing.KeyFileRing(testkeys.Parse(testkeys.P256()))}, nil
 				},
-			})
-			testutil.Must(t, err)
+			}))(t)
 			testutil.Must(t, m.use(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: server}))
 			testutil.Must(t, m.wire(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: caData}}))
 			stop := testutil.Start(t, m.Run)
@@ -329,12 +328,9 @@ func TestAwaitAPIServerEndsWithItsContext(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), tc.after)
 			defer cancel()
 			got := try(ctx, t, tc.answer)
-			if got.connected || got.took != tc.after {
-				t.Errorf("connected is %v after %v, want false after %v", got.connected, got.took, tc.after)
-			}
-			if len(got.log) != tc.lines {
-				t.Errorf("%d lines were logged, want %d:\n%s", len(got.log), tc.lines, strings.Join(got.log, "\n"))
-			}
+			testutil.Expect(t, !got.connected && got.took == tc.after, "connected is %v after %v, want false after %v", got.connected, got.took,
+				tc.after)
+			testutil.Expect(t, len(got.log) == tc.lines, "%d lines were logged, want %d:\n%s", len(got.log), tc.lines, strings.Join(got.log, "\n"))
 		})
 	}
 }

@@ -67,10 +67,9 @@ func TestWebhookCallers(t *testing.T) {
 	testutil.Must(t, err)
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	testutil.Must(t, err)
-	served, err := certs.NewFiles(certs.FilesConfig{
+	served := testutil.Get(certs.NewFiles(certs.FilesConfig{
 		CertFile: testutil.WriteFile(t, "tls.crt", cert), KeyFile: testutil.WriteFile(t, "tls.key", key),
-	})
-	testutil.Must(t, err)
+	}))(t)
 	free, err := net.Listen("tcp", "127.0.0.2:0") // no test of another process is on this address
 	testutil.Must(t, err)
 	testutil.Must(t, free.Close())
@@ -96,8 +95,7 @@ func TestWebhookCallers(t *testing.T) {
 			config.Certificates = []tls.Certificate{{Certificate: [][]byte{made.Raw}, PrivateKey: clientKey}}
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		answer, err := client.Get("https://" + free.Addr().String() + "/mutate")
-		testutil.Must(t, err)
+		answer := testutil.Get(client.Get("https://" + free.Addr().String() + "/mutate"))(t)
 		testutil.Must(t, answer.Body.Close())
 		testutil.Check(t, "status for "+name, want, answer.StatusCode)
 	}
@@ -129,8 +127,7 @@ func TestAnyReplicaProves(t *testing.T) {
 // policyObjects are those of a policy as the manifests have them.
 func policyObjects(t *testing.T, policy podpolicy.Policy) (all []runtime.Object) {
 	t.Helper()
-	objects, err := policy.Objects()
-	testutil.Must(t, err)
+	objects := testutil.Get(policy.Objects())(t)
 	for _, one := range objects {
 		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(one.YAML, nil, nil)
 		testutil.Must(t, err)
@@ -186,9 +183,8 @@ func TestPodPolicyDetail(t *testing.T) {
 				}}
 				var p Part
 				testutil.Must(t, m.buildPodPolicy(&p))
-				if detail, err := p.probe()(); detail != "not checked yet" || err != nil {
-					t.Errorf("at first: %q, %v", detail, err)
-				}
+				detail, err := p.probe()()
+				testutil.Expect(t, detail == "not checked yet" && err == nil, "at first: %q, %v", detail, err)
 				ctx, stop := context.WithCancel(t.Context())
 				go func() { _ = p.Run(ctx) }()
 				synctest.Wait()
@@ -206,7 +202,5 @@ func TestPodPolicyDetail(t *testing.T) {
 	}
 	var none Part
 	testutil.Must(t, (&Manager{Host: Host{Options: parse(t)}}).buildPodPolicy(&none))
-	if none.Run != nil || none.Findings != nil {
-		t.Error("without a registration there is a check")
-	}
+	testutil.Expect(t, none.Run == nil && none.Findings == nil, "without a registration there is a check")
 }

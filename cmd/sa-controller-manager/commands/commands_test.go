@@ -163,9 +163,7 @@ func TestCommandRuns(t *testing.T) {
 			}, tc.args...)
 
 			testutil.Check(t, tc.reason+"\noutcome", clitest.Outcome{Code: tc.wantCode}, got)
-			if mode != options.TokenSecretsManual {
-				t.Errorf("%s\nthe manager got --token-secrets=%q, want manual", tc.reason, mode)
-			}
+			testutil.Expect(t, mode == options.TokenSecretsManual, "%s\nthe manager got --token-secrets=%q, want manual", tc.reason, mode)
 			testutil.Check(t, tc.reason+": log", tc.wantLog, strings.Join(log, "\n"))
 		})
 	}
@@ -188,9 +186,8 @@ func TestCommandPrints(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := command(t, tc.args...)
-			if got.Code != 0 || !strings.HasPrefix(got.Stdout, tc.want) {
-				t.Errorf("exit code %d and %.100q, want 0 and %q at first; stderr: %q", got.Code, got.Stdout, tc.want, got.Stderr)
-			}
+			testutil.Expect(t, got.Code == 0 && strings.HasPrefix(got.Stdout, tc.want),
+				"exit code %d and %.100q, want 0 and %q at first; stderr: %q", got.Code, got.Stdout, tc.want, got.Stderr)
 		})
 	}
 }

@@ -32,9 +32,8 @@ func TestLowerLevels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, lowered := lowerLevels(clitest.Parse(t, tc.args...).Logs.Config)
-			if got.Verbosity != tc.want || lowered != tc.lowered {
-				t.Errorf("the level is %d, lowered %v, want %d, %v", got.Verbosity, lowered, tc.want, tc.lowered)
-			}
+			testutil.Expect(t, got.Verbosity == tc.want && lowered == tc.lowered, "the level is %d, lowered %v, want %d, %v", got.Verbosity, lowered,
+				tc.want, tc.lowered)
 			testutil.Check(t, "by file", tc.wantVModule, got.VModule)
 		})
 	}

@@ -49,13 +49,9 @@ func TestMetricsOfLibraries(t *testing.T) {
 		served += answer.Body.String()
 	}
 	names := promised(t)
-	if len(names) < 10 {
-		t.Fatalf("docs/metrics.md promises %q, want more", names)
-	}
+	testutil.Require(t, len(names) >= 10, "docs/metrics.md promises %q, want more", names)
 	for _, name := range names {
-		if !strings.Contains(served, "\n# TYPE "+name+" ") {
-			t.Errorf("%s is in docs/metrics.md and not served", name)
-		}
+		testutil.Expect(t, strings.Contains(served, "\n# TYPE "+name+" "), "%s is in docs/metrics.md and not served", name)
 	}
 }
 
@@ -108,9 +104,8 @@ func TestRunbookHasTheFinding(t *testing.T) {
 		"SACMSigningKeyRefused":  {strings.ReplaceAll(keyprobe.NotAccepted.Message, "{server}", "kube-apiserver")},
 		"SACMNoNextKey":          {key(check.NoNextKey)},
 	}
-	if got := permissions.Lacking.Found("{user}", `user "{user}"`).Message; got != stated["SACMPermissionsMissing"][0] {
-		t.Errorf("the finding is %q", got)
-	}
+	got := permissions.Lacking.Found("{user}", `user "{user}"`).Message
+	testutil.Expect(t, got == stated["SACMPermissionsMissing"][0], "the finding is %q", got)
 	rings, states, policies := []string{}, []string{}, podPolicies(t)
 	for alert, expr := range alertExpressions(t) {
 		for _, code := range matched(expr, `verdict=~?"([^"]*)"`) {
@@ -126,9 +121,7 @@ func TestRunbookHasTheFinding(t *testing.T) {
 	}
 	stated["SACMWebhookNotRegistered"] = []string{registration.FactUnbound.Message, registration.FactOff.Message}
 	for _, code := range append(check.RingCodes(), check.RevokedKeyAccepted) {
-		if !slices.Contains(rings, code) && code != check.RingUnpublished {
-			t.Errorf("no alert is about %s", code)
-		}
+		testutil.Expect(t, slices.Contains(rings, code) || code == check.RingUnpublished, "no alert is about %s", code)
 	}
 	slices.Sort(states)
 	testutil.Check(t, "states with an alert of their own", []string{"off", "unknown", "unreachable"}, states)
@@ -150,10 +143,8 @@ func TestRunbookHasTheFinding(t *testing.T) {
 // podPolicies returns the sentences of the findings about the policies for Pods, by code.
 func podPolicies(t *testing.T) map[string]string {
 	t.Helper()
-	none, err := podpolicy.Findings(t.Context(), fake.NewClientset(), true)
-	testutil.Must(t, err)
-	otherwise, err := podpolicy.Findings(t.Context(), fake.NewClientset(clitest.Policy(podpolicy.Completion)...), false)
-	testutil.Must(t, err)
+	none := testutil.Get(podpolicy.Findings(t.Context(), fake.NewClientset(), true))(t)
+	otherwise := testutil.Get(podpolicy.Findings(t.Context(), fake.NewClientset(clitest.Policy(podpolicy.Completion)...), false))(t)
 	sentences := map[string]string{}
 	for _, finding := range append(none, otherwise...) {
 		sentences[finding.Code] = finding.Message

@@ -62,9 +62,8 @@ func TestOutputFlags(t *testing.T) {
 		name := strings.TrimPrefix(cmd.CommandPath(), options.ProgramName+" ")
 		want, known := wants[name]
 		delete(wants, name)
-		if !known || flag.Usage != want.usage || flag.DefValue != want.formats[0] || flag.Shorthand != "o" {
-			t.Errorf("%s: -%s, --output %q by default, %q", name, flag.Shorthand, flag.DefValue, flag.Usage)
-		}
+		testutil.Expect(t, known && flag.Usage == want.usage && flag.DefValue == want.formats[0] && flag.Shorthand == "o",
+			"%s: -%s, --output %q by default, %q", name, flag.Shorthand, flag.DefValue, flag.Usage)
 		line := strings.Fields(name)
 		completed := command(t, slices.Concat([]string{"__complete"}, line, []string{"--output", ""})...).Stdout
 		testutil.Check(t, name+": completed", strings.Join(want.formats, "\n")+"\n:4\n", completed)
@@ -74,9 +73,7 @@ func TestOutputFlags(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", name, refused, problem)
 		}
 	}
-	if len(wants) > 0 {
-		t.Errorf("there is no --output of %v", wants)
-	}
+	testutil.Expect(t, len(wants) <= 0, "there is no --output of %v", wants)
 }
 
 // allCommands are cmd and all below it.
@@ -93,9 +90,7 @@ func allCommands(cmd *cobra.Command) []*cobra.Command {
 func TestManifestsFlags(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../../manifests/rendered/*.yaml")
-	if err != nil || len(files) < 3 {
-		t.Fatalf("rendered manifests: %v, %v", files, err)
-	}
+	testutil.Require(t, err == nil && len(files) >= 3, "rendered manifests: %v, %v", files, err)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			found := 0
@@ -103,15 +98,12 @@ func TestManifestsFlags(t *testing.T) {
 				if container.Name == "sa-kms-signer" {
 					continue // another program
 				}
-				if !slices.Equal(container.Command, []string{"/usr/local/bin/sa-controller-manager"}) {
-					t.Errorf("container %s runs %v", container.Name, container.Command)
-				}
+				testutil.Expect(t, slices.Equal(container.Command, []string{"/usr/local/bin/sa-controller-manager"}), "container %s runs %v",
+					container.Name, container.Command)
 				found++
 				t.Run(container.Name, func(t *testing.T) { checkCommandLine(t, container.Args) })
 			}
-			if found == 0 {
-				t.Error("no container")
-			}
+			testutil.Expect(t, found != 0, "no container")
 		})
 	}
 }
@@ -142,13 +134,10 @@ func checkCommandLine(t *testing.T, args []string) {
 	}
 	root := newCommand(nil, io.Discard, io.Discard)
 	command, rest, err := root.Find(args)
-	if err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
+	testutil.Require(t, err == nil, "%v: %v", args, err)
 	testutil.Must(t, command.ParseFlags(rest))
-	if left := command.Flags().Args(); len(left) > 0 {
-		t.Errorf("%v: %q is no sub-command", args, left)
-	}
+	left := command.Flags().Args()
+	testutil.Expect(t, len(left) <= 0, "%v: %q is no sub-command", args, left)
 }
 
 // containers are those of the file's Pods and Deployments.
@@ -185,9 +174,8 @@ func TestWebhookManifests(t *testing.T) {
 		filepath.Join(dir, "mutating", "sa-controller-manager.yaml"), filepath.Join(dir, "validating", "sa-controller-manager.yaml"),
 	}
 	args := []string{"webhook", "manifests", "--out-dir=" + dir, "--ca-bundle-file=" + ca, "--webhook-port=1234"}
-	if got := command(t, args...); got.Code != 0 || got.Stdout != strings.Join(paths, "\n")+"\n" {
-		t.Fatalf("%+v, want the paths of the files", got)
-	}
+	got := command(t, args...)
+	testutil.Require(t, got.Code == 0 && got.Stdout == strings.Join(paths, "\n")+"\n", "%+v, want the paths of the files", got)
 	for i, name := range []string{"mutate", "validate"} {
 		content := testutil.Get(os.ReadFile(paths[i+1]))(t)
 		// A validating webhook has no field that a mutating one lacks.

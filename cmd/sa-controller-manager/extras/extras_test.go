@@ -50,20 +50,14 @@ func TestPlainKeyFile(t *testing.T) {
 	t.Parallel()
 	o := newOptions()
 	o.Keys.PrivateKeyFile = testutil.WriteFile(t, "sa.key", testkeys.P256())
-	if New(o).OpenKeys != nil {
-		t.Error("an extra opens the key file")
-	}
+	testutil.Expect(t, New(o).OpenKeys == nil, "an extra opens the key file")
 	e := &extras{}
 	m := testutil.Get(start(t, o, app.Extras{Parts: e.parts}))(t)
-	if m.Keyring == nil {
-		t.Fatal("the token controller has no keys")
-	}
+	testutil.Require(t, m.Keyring != nil, "the token controller has no keys")
 	for _, part := range e.parts() {
 		part.Host = m.Host
 		testutil.Must(t, part.Build(&part))
-		if part.Run != nil || part.Check != nil {
-			t.Errorf("%s runs", part.Name)
-		}
+		testutil.Expect(t, part.Run == nil && part.Check == nil, "%s runs", part.Name)
 	}
 }
 
@@ -112,11 +106,10 @@ func TestStartWithARemoteKey(t *testing.T) {
 			e := &extras{}
 			m, err := start(t, o, app.Extras{OpenKeys: e.openRing, Parts: e.parts})
 			t.Cleanup(e.signers.Close)
-			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("error %v, want %q", err, tc.want)
-			}
+			testutil.Expect(t, (tc.want != "" || err == nil) && (tc.want == "" || err != nil && strings.Contains(err.Error(), tc.want)),
+				"error %v, want %q", err, tc.want)
 			if tc.noSocket {
-				const want = "is away, its keys verify: --service-account-key-sockets has no socket for this key"
+				const want = "is away, its keys verify: the file of sockets has none for this key"
 				testutil.CheckContains(t, "status", want, e.signers.Status(m.Keyring.Ring()))
 			}
 		})
@@ -133,9 +126,8 @@ func TestOpenKeyRing(t *testing.T) {
 	o.Keys.KeyRing = path
 	plugged := app.Extras{OpenKeys: e.openRing, Parts: e.parts}
 	_, err := start(t, o, plugged)
-	if err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+path) {
-		t.Errorf("a file that is not there: %v", err)
-	}
+	testutil.Expect(t, err != nil && strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+path),
+		"a file that is not there: %v", err)
 	testutil.Must(t, ring.At(path).Init(testkeys.Parse(testkeys.P256()), nil, nil, time.Now()))
 	m := testutil.Get(start(t, o, plugged))(t)
 	if got := m.Keyring.Ring(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || e.store.State().Generation != 1 {

@@ -33,13 +33,11 @@ func TestAnswersOfTheServer(t *testing.T) {
 	client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
 
 	metadata, err := client.Metadata(t.Context(), &externaljwtv1.MetadataRequest{})
-	if err != nil || metadata.GetMaxTokenExpirationSeconds() != 24*60*60 {
-		t.Errorf("Metadata answers %v, %v, want 86400 s", metadata, err)
-	}
+	testutil.Expect(t, err == nil && metadata.GetMaxTokenExpirationSeconds() == 24*60*60, "Metadata answers %v, %v, want 86400 s", metadata,
+		err)
 	fetch := func() *externaljwtv1.FetchKeysResponse {
 		t.Helper()
-		answer, err := client.FetchKeys(t.Context(), &externaljwtv1.FetchKeysRequest{})
-		testutil.Must(t, err)
+		answer := testutil.Get(client.FetchKeys(t.Context(), &externaljwtv1.FetchKeysRequest{}))(t)
 		var want, got []string
 		for _, key := range ring.Keys().All() {
 			want = append(want, key.ID)
@@ -54,16 +52,11 @@ func TestAnswersOfTheServer(t *testing.T) {
 		return answer
 	}
 	first := fetch()
-	if first.GetRefreshHintSeconds() != 60 {
-		t.Errorf("refresh hint is %d s, want 60", first.GetRefreshHintSeconds())
-	}
-	if !proto.Equal(first, fetch()) {
-		t.Error("the time changes though the keys do not: kube-apiserver would rebuild its discovery document each time")
-	}
+	testutil.Expect(t, first.GetRefreshHintSeconds() == 60, "refresh hint is %d s, want 60", first.GetRefreshHintSeconds())
+	testutil.Expect(t, proto.Equal(first, fetch()),
+		"the time changes though the keys do not: kube-apiserver would rebuild its discovery document each time")
 	ring.SetVerifyOnly(nil)
-	if !fetch().GetDataTimestamp().AsTime().After(first.GetDataTimestamp().AsTime()) {
-		t.Error("the time has not changed with the keys")
-	}
+	testutil.Expect(t, fetch().GetDataTimestamp().AsTime().After(first.GetDataTimestamp().AsTime()), "the time has not changed with the keys")
 }
 
 // broken is a signer and key source that returns the given errors.
@@ -145,23 +138,17 @@ func TestRefusals(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.timeout, time.Minute))
 			defer cancel()
 			response, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: tc.payload})
-			if status.Code(err) != tc.code || response != nil {
-				t.Errorf("%s: Sign returned %v, %v, want code %s", tc.reason, response, err, tc.code)
-			}
+			testutil.Expect(t, status.Code(err) == tc.code && response == nil, "%s: Sign returned %v, %v, want code %s", tc.reason, response, err,
+				tc.code)
 			stop() // the call has been counted and logged by now
 			audit := logged()
 			for _, text := range []string{secret, base64.RawURLEncoding.EncodeToString([]byte(secret))[:16]} {
-				if strings.Contains(audit, text) && !tc.told {
-					t.Errorf("%s: the log repeats the payload:\n%s", tc.reason, audit)
-				}
+				testutil.Expect(t, !strings.Contains(audit, text) || tc.told, "%s: the log repeats the payload:\n%s", tc.reason, audit)
 			}
-			if strings.Contains(status.Convert(err).Message(), secret) {
-				t.Errorf("%s: the caller gets %v", tc.reason, err)
-			}
+			testutil.Expect(t, !strings.Contains(status.Convert(err).Message(), secret), "%s: the caller gets %v", tc.reason, err)
 			line := fmt.Sprintf(`method="Sign" uid=%d pid=%d outcome=%q`, os.Getuid(), os.Getpid(), tc.outcome)
-			if got := strings.Count(audit, "Refused a call"); got != 0 != tc.audited || tc.audited && !strings.Contains(audit, line) {
-				t.Errorf("%s: want an audit line with %s: %t; the log is:\n%s", tc.reason, line, tc.audited, audit)
-			}
+			testutil.Expect(t, strings.Count(audit, "Refused a call") != 0 == tc.audited && (!tc.audited || strings.Contains(audit, line)),
+				"%s: want an audit line with %s: %t; the log is:\n%s", tc.reason, line, tc.audited, audit)
 			testutil.Check(t, tc.reason, []string{calls("Sign", tc.outcome, 1)}, testutil.Series(registry, counter))
 		})
 	}
@@ -182,9 +169,8 @@ func TestRefusalsDoNotFloodTheLog(t *testing.T) {
 	}
 	most := 11 + int(time.Since(began)/time.Second)
 	stop()
-	if lines := strings.Count(logged(), "Refused a call"); lines < 10 || lines > most {
-		t.Errorf("%d lines of %d refusals, want 10 to %d", lines, refusals, most)
-	}
+	lines := strings.Count(logged(), "Refused a call")
+	testutil.Expect(t, lines >= 10 && lines <= most, "%d lines of %d refusals, want 10 to %d", lines, refusals, most)
 	testutil.Check(t, "counted", []string{calls("Sign", "issuer", refusals)}, testutil.Series(registry, counter))
 }
 
@@ -196,8 +182,7 @@ func TestNoKeys(t *testing.T) {
 	config := configFor(t, ring)
 	config.Keys = broken{}
 	serve(t, config)
-	answer, err := connect(t, config.Path).Fetch(t.Context())
-	testutil.Must(t, err)
+	answer := testutil.Get(connect(t, config.Path).Fetch(t.Context()))(t)
 	if keys := answer.All(); len(keys) != 1 {
 		t.Errorf("%d keys, want one", len(keys))
 	} else if _, ours := ring.Keys().Lookup(keys[0].ID); ours {
@@ -222,13 +207,11 @@ func TestRate(t *testing.T) {
 	}
 	begun := time.Now()
 	for range 3 {
-		if code, _ := sign(time.Minute); code != codes.OK {
-			t.Fatalf("a call that has time: code %s", code)
-		}
+		code, _ := sign(time.Minute)
+		testutil.Require(t, code == codes.OK, "a call that has time: code %s", code)
 	}
-	if took := time.Since(begun); took < 400*time.Millisecond {
-		t.Errorf("3 signatures took %v, want at least 0.5 s: 2 at once, the next one after 0.5 s", took)
-	}
+	took := time.Since(begun)
+	testutil.Expect(t, took >= 400*time.Millisecond, "3 signatures took %v, want at least 0.5 s: 2 at once, the next one after 0.5 s", took)
 	if code, took := sign(300 * time.Millisecond); code != codes.ResourceExhausted || took > 250*time.Millisecond {
 		t.Errorf("a call without time to wait: code %s after %v, want ResourceExhausted at once", code, took)
 	}
@@ -242,7 +225,5 @@ func TestTooLargeAMessage(t *testing.T) {
 	serve(t, config)
 	client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
 	_, err := client.Sign(t.Context(), &externaljwtv1.SignJWTRequest{Claims: strings.Repeat("A", 10<<20)})
-	if status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("Sign with 10 MiB: %v, want code ResourceExhausted", err)
-	}
+	testutil.Expect(t, status.Code(err) == codes.ResourceExhausted, "Sign with 10 MiB: %v, want code ResourceExhausted", err)
 }

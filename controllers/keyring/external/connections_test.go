@@ -35,8 +35,7 @@ func TestManyCallers(t *testing.T) {
 	if os.Getuid() == 0 {
 		testutil.Must(t, os.Chmod(filepath.Dir(config.Path), 0o711))
 		for range mostCallers {
-			stranger, err := signertest.ConnectAs(config.Path, nobody)
-			testutil.Must(t, err)
+			stranger := testutil.Get(signertest.ConnectAs(config.Path, nobody))(t)
 			t.Cleanup(func() { _ = stranger.Close() })
 			fetch(t, stranger, codes.PermissionDenied)
 		}
@@ -47,25 +46,21 @@ func TestManyCallers(t *testing.T) {
 	late := connect(t, config.Path)
 	fetch(t, late, codes.ResourceExhausted)
 	fetch(t, first, codes.OK)
-	if series := testutil.Series(registry, counter); !slices.Contains(series, calls("FetchKeys", "connections", 1)) {
-		t.Errorf("one rejected call is not counted: %v", series)
-	}
+	series := testutil.Series(registry, counter)
+	testutil.Expect(t, slices.Contains(series, calls("FetchKeys", "connections", 1)), "one rejected call is not counted: %v", series)
 	for begun := time.Now(); ; {
 		fetch(t, first, codes.OK)
 		_, err := late.Fetch(t.Context())
 		if err == nil {
 			break
 		}
-		if status.Code(err) != codes.ResourceExhausted || time.Since(begun) > 10*config.RefreshHint {
-			t.Fatalf("the late caller: %v", err)
-		}
+		testutil.Require(t, status.Code(err) == codes.ResourceExhausted && time.Since(begun) <= 10*config.RefreshHint, "the late caller: %v", err)
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
 func fetch(t *testing.T, remote *signertest.Remote, want codes.Code) {
 	t.Helper()
-	if _, err := remote.Fetch(t.Context()); status.Code(err) != want {
-		t.Fatalf("FetchKeys: %v, want code %v", err, want)
-	}
+	_, err := remote.Fetch(t.Context())
+	testutil.Require(t, status.Code(err) == want, "FetchKeys: %v, want code %v", err, want)
 }

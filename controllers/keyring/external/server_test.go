@@ -45,8 +45,7 @@ func TestListenRefuses(t *testing.T) {
 		},
 		"a stranger listens": {
 			"another signer without our lock", func(t *testing.T, c *external.Config) {
-				listener, err := net.Listen("unix", c.Path)
-				testutil.Must(t, err)
+				listener := testutil.Get(net.Listen("unix", c.Path))(t)
 				t.Cleanup(func() { _ = listener.Close() })
 			}, "another process serves on it",
 		},
@@ -63,9 +62,8 @@ func TestListenRefuses(t *testing.T) {
 			config := configFor(t, newRing(t))
 			tc.change(t, &config)
 			server, err := external.Listen(config)
-			if server != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s: Listen returned %v, %v, want an error with %q", tc.reason, server, err, tc.want)
-			}
+			testutil.Expect(t, server == nil && err != nil && strings.Contains(err.Error(), tc.want),
+				"%s: Listen returned %v, %v, want an error with %q", tc.reason, server, err, tc.want)
 		})
 	}
 }
@@ -76,8 +74,7 @@ func TestStaleSocket(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))
 	for _, path := range []string{config.Path, config.Path + ".new"} {
-		stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-		testutil.Must(t, err)
+		stale := testutil.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 		stale.SetUnlinkOnClose(false)
 		testutil.Must(t, stale.Close())
 	}
@@ -88,18 +85,15 @@ func TestStaleSocket(t *testing.T) {
 	}
 	info, err := os.Lstat(config.Path)
 	testutil.Must(t, err)
-	if info.Mode() != fs.ModeSocket|0o660 {
-		t.Errorf("the socket's mode is %v, want 0660", info.Mode())
-	}
+	testutil.Expect(t, info.Mode() == fs.ModeSocket|0o660, "the socket's mode is %v, want 0660", info.Mode())
 	if _, err := os.Lstat(config.Path + ".new"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket's first name is still there: %v", err)
 	}
 	stop()
 	gone := func(when string) {
 		t.Helper()
-		if _, err := os.Lstat(config.Path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the socket is still there %s: %v", when, err)
-		}
+		_, err := os.Lstat(config.Path)
+		testutil.Expect(t, errors.Is(err, fs.ErrNotExist), "the socket is still there %s: %v", when, err)
 	}
 	gone("after the end")
 	again, err := external.Listen(config) // it can be had again
@@ -148,9 +142,8 @@ func TestGracefulEnd(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(signer.proceed)
-	if err := <-answered; err != nil {
-		t.Errorf("the call under way: %v", err)
-	}
+	err := <-answered
+	testutil.Expect(t, err == nil, "the call under way: %v", err)
 	<-stopped
 }
 
@@ -163,9 +156,8 @@ func TestSocketIsRestored(t *testing.T) {
 	config.Clock = clock
 	server, _, stop := serve(t, config)
 	before := connect(t, config.Path)
-	if _, err := before.Fetch(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := before.Fetch(t.Context())
+	testutil.Must(t, err)
 	testutil.Must(t, os.Remove(config.Path))
 	clock.Step(10 * time.Second)
 	if _, err := connect(t, config.Path).Fetch(t.Context()); err != nil {
@@ -185,9 +177,7 @@ func TestSocketIsRestored(t *testing.T) {
 		if _, err := server.Status(); err != nil {
 			break
 		}
-		if time.Since(begun) > 10*time.Second {
-			t.Fatal("Status is fine though another file is where the socket was")
-		}
+		testutil.Require(t, time.Since(begun) <= 10*time.Second, "Status is fine though another file is where the socket was")
 	}
 	stop()
 	if _, err := os.Lstat(config.Path); err != nil {

@@ -69,8 +69,7 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 	r.keySet.Store(&[]signing.PublicKey{a().Public()})
 	config := Config{
 		Client: keySets{client, clitest.NewKubeClient(func(string) string {
-			document, err := signing.MarshalJWKS(*r.keySet.Load())
-			testutil.Must(t, err)
+			document := testutil.Get(signing.MarshalJWKS(*r.keySet.Load()))(t)
 			return string(document)
 		}).Discovery()}, State: func() ring.State { return *r.state.Load() }, Host: host, Writer: host,
 		Read: func() (ring.State, error) {
@@ -100,9 +99,8 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 	c := New(config)
 	// The fake API server loses what changes between a list and its watch.
 	c.Compared.Subscribe(func(*Standing) { time.Sleep(time.Millisecond); r.compared.Add(1) })
-	if c.MayFill() == nil || c.MayReissue() == nil || c.MaySign() != nil {
-		t.Error("before the first comparison nothing is to be filled, and signing goes on")
-	}
+	testutil.Expect(t, c.MayFill() != nil && c.MayReissue() != nil && c.MaySign() == nil,
+		"before the first comparison nothing is to be filled, and signing goes on")
 	r.Controller, r.stop = c, testutil.Start(t, c.Run)
 	time.Sleep(time.Second) // for writes that are refused once
 	synctest.Wait()
@@ -127,9 +125,7 @@ func (r *ringReplica) check(t *testing.T, when, status string, mismatch map[stri
 	} else if fails {
 		got = err.Error()
 	}
-	if !strings.Contains(got, status) {
-		t.Errorf("%s: the status is %q, want %q", when, got, status)
-	}
+	testutil.Expect(t, strings.Contains(got, status), "%s: the status is %q, want %q", when, got, status)
 	series := r.World.Series(t, "sacm_key_ring_mismatch")
 	maps.DeleteFunc(series, func(_ string, value float64) bool { return value == 0 })
 	testutil.Check(t, when+": mismatch", mismatch, series)
@@ -138,9 +134,7 @@ func (r *ringReplica) check(t *testing.T, when, status string, mismatch map[stri
 
 func read(t *testing.T, client *fake.Clientset) Published {
 	t.Helper()
-	p, err := Fetch(t.Context(), client)
-	testutil.Must(t, err)
-	return p
+	return testutil.Get(Fetch(t.Context(), client))(t)
 }
 
 func secret() *corev1.Secret {
@@ -163,9 +157,7 @@ func TestLateHost(t *testing.T) {
 		}
 		compared := second.compared.Load()
 		first.set(after)
-		if second.compared.Load() == compared {
-			t.Error("re-issue is not told of another published ring")
-		}
+		testutil.Expect(t, second.compared.Load() != compared, "re-issue is not told of another published ring")
 		if signs := second.SignsWith(); signs != a().ID() || second.MayFill() != nil || second.MayReissue() != nil || second.MaySign() != nil {
 			t.Errorf("a late host signs with %s, want its next key, and fills and re-issues", signs)
 		}
@@ -184,9 +176,8 @@ func TestLateHost(t *testing.T) {
 		}
 		first.stop()
 		time.Sleep(25 * time.Hour)
-		if p := read(t, client); len(p.Entries) != 2 {
-			t.Errorf("after a day: %+v, want both hosts", p.Entries)
-		}
+		p := read(t, client)
+		testutil.Expect(t, len(p.Entries) == 2, "after a day: %+v, want both hosts", p.Entries)
 		testutil.Must(t, client.CoreV1().Secrets("kube-system").Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
 		time.Sleep(time.Hour)
 		if p := read(t, client); len(p.Entries) != 1 || len(p.Removed) != 1 || len(second.desired.Load().Revoked) != 1 {
@@ -213,9 +204,8 @@ func TestNewNextKey(t *testing.T) {
 		host := startReplica(t, client, "cp-1", stateOf("main", 3, b().As(signing.Active), a().As(signing.Next)))
 		for at := range 40 {
 			time.Sleep(time.Second)
-			if got := read(t, client).Entries[0].NextSeconds; got < int64(at/2) {
-				t.Errorf("after %d s it is published for %d s", at+1, got)
-			}
+			got := read(t, client).Entries[0].NextSeconds
+			testutil.Expect(t, got >= int64(at/2), "after %d s it is published for %d s", at+1, got)
 		}
 		host.stop()
 	})
@@ -246,9 +236,8 @@ func TestRestored(t *testing.T) {
 		testutil.Must(t, Forget(t.Context(), client, "cp-1"))
 		time.Sleep(2 * renewal)
 		host.check(t, "the host is forgotten, and lives", "its file cannot be read", map[string]float64{"ring-lost": 1})
-		if entry := read(t, client).Entries[0]; entry.Generation != 3 || entry.File != "none" {
-			t.Errorf("published: %+v, want what the process has in memory", entry)
-		}
+		entry := read(t, client).Entries[0]
+		testutil.Expect(t, entry.Generation == 3 && entry.File == "none", "published: %+v, want what the process has in memory", entry)
 		host.disk.Store(&older)
 		testutil.Must(t, client.CoreV1().Secrets("kube-system").Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
 		time.Sleep(2 * renewal)
@@ -261,9 +250,8 @@ func TestRestored(t *testing.T) {
 		again.check(t, "after a restart", "does not have it: nothing is signed", map[string]float64{"ring-restored": 1,
 			"ring-signs-dropped-key": 1},
 			"Warning KeyRingMismatch")
-		if again.MaySign() == nil || again.MayReissue() == nil || read(t, client).Entries[0].Generation != 3 {
-			t.Error("the older ring is used, or has replaced the newer one")
-		}
+		testutil.Expect(t, again.MaySign() != nil && again.MayReissue() != nil && read(t, client).Entries[0].Generation == 3,
+			"the older ring is used, or has replaced the newer one")
 		accepted := stateOf("main", 4, b().As(signing.Active), a().As(signing.Next))
 		again.set(accepted)
 		time.Sleep(time.Second)
@@ -301,9 +289,7 @@ func TestUnpublished(t *testing.T) {
 		r := startReplica(t, client, "cp-1", stateOf("main", 3, b().As(signing.Active), a().As(signing.Next)))
 		time.Sleep(time.Minute)
 		r.check(t, "forbidden", "is not published", map[string]float64{"ring-unpublished": 1}, "Warning KeyRingMismatch")
-		if r.MayReissue() == nil || r.MayFill() != nil {
-			t.Error("Secrets are to be filled, and none to be re-issued")
-		}
+		testutil.Expect(t, r.MayReissue() != nil && r.MayFill() == nil, "Secrets are to be filled, and none to be re-issued")
 		r.stop()
 	})
 }
@@ -321,18 +307,15 @@ func TestRollout(t *testing.T) {
 		entry := func() Entry {
 			t.Helper()
 			p := read(t, client)
-			if len(p.Entries) != 1 || p.Entries[0].Host != "node-1" {
-				t.Fatalf("published: %+v, want one entry, of the node", p.Entries)
-			}
+			testutil.Require(t, len(p.Entries) == 1 && p.Entries[0].Host == "node-1", "published: %+v, want one entry, of the node", p.Entries)
 			return p.Entries[0]
 		}
 		first := startReplica(t, client, "node-1", state, pod("pod-1", false))
 		time.Sleep(time.Hour)
 		second := startReplica(t, client, "node-1", state, pod("pod-2", false))
 		time.Sleep(takeover + renewal)
-		if writer := entry().Writer; writer != "pod-1" {
-			t.Errorf("%s writes the entry of a process that lives", writer)
-		}
+		writer := entry().Writer
+		testutil.Expect(t, writer == "pod-1", "%s writes the entry of a process that lives", writer)
 		first.stop()
 		time.Sleep(takeover + renewal)
 		if got := entry(); got.Writer != "pod-2" || got.NextSeconds < 3600 || got.NextSeconds > 3600+20*60 {
@@ -341,9 +324,8 @@ func TestRollout(t *testing.T) {
 		signer := startReplica(t, client, "node-1", state, pod("node-1", true))
 		second.RingChanged()
 		time.Sleep(2 * renewal)
-		if got := entry(); got.Writer != "node-1" || !got.Signer {
-			t.Errorf("beside the external signer: %+v, want its entry", got)
-		}
+		got := entry()
+		testutil.Expect(t, got.Writer == "node-1" && got.Signer, "beside the external signer: %+v, want its entry", got)
 		signer.stop()
 		second.stop()
 		signer = startReplica(t, client, "node-1", state, pod("node-1", true))

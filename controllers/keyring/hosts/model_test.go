@@ -18,6 +18,7 @@ import (
 
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 )
 
@@ -913,9 +914,7 @@ func (m *model) clone() *model {
 func TestThreeHosts(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(modelSeeds) {
-		if err := walk(seed, productRules()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, walk(seed, productRules()))
 	}
 }
 
@@ -999,9 +998,7 @@ func TestThreeHostsFindsMistakes(t *testing.T) {
 			planted.stuck = tc.want != "no way out"
 			for seed := range uint64(10 * modelSeeds) {
 				if err := walk(seed, planted); err != nil {
-					if !strings.Contains(err.Error(), tc.want) {
-						t.Errorf("found %v, want %q", err, tc.want)
-					}
+					testutil.Expect(t, strings.Contains(err.Error(), tc.want), "found %v, want %q", err, tc.want)
 					return
 				}
 			}

@@ -232,24 +232,20 @@ func TestStand(t *testing.T) {
 			for _, fact := range stands.Facts {
 				codes = append(codes, fact.Code)
 				blocks |= fact.Blocks &^ check.Later
-				if text := fact.Message + fact.Remedy; strings.ContainsAny(text, "{}\n") || fact.Remedy == "" {
-					t.Errorf("it says %q", text)
-				}
+				text := fact.Message + fact.Remedy
+				testutil.Expect(t, !strings.ContainsAny(text, "{}\n") && fact.Remedy != "", "it says %q", text)
 			}
 			codes = slices.Compact(codes)
 			testutil.Check(t, tc.reason+": facts", tc.want, codes)
 			if len(stands.Facts) > 0 && !strings.Contains(stands.Facts[0].Remedy, tc.remedy) {
 				t.Errorf("%s: remedy %q, want %q", tc.reason, stands.Facts[0].Remedy, tc.remedy)
 			}
-			if blocks != tc.blocks {
-				t.Errorf("%s: blocked is %b, want %b", tc.reason, blocks, tc.blocks)
-			}
+			testutil.Expect(t, blocks == tc.blocks, "%s: blocked is %b, want %b", tc.reason, blocks, tc.blocks)
 			for i := range p.Entries { // clocks decide nothing, an hour fast or slow
 				p.Entries[i].Renewed = epoch.Add(time.Duration(2*i-1) * time.Hour)
 			}
-			if again := Stand(file, p); len(again.Facts) != len(stands.Facts) {
-				t.Errorf("with other clocks: %+v", again.Facts)
-			}
+			again := Stand(file, p)
+			testutil.Expect(t, len(again.Facts) == len(stands.Facts), "with other clocks: %+v", again.Facts)
 		})
 	}
 }
@@ -263,9 +259,8 @@ func TestFindings(t *testing.T) {
 		newest := entryOf("cp-1", "main", 5, b().As(signing.Active), a().As(signing.Next))
 		newest.Changed = epoch.Add(changed)
 		p := Published{Entries: []Entry{newest, entryOf("cp-2", "main", 4, b().As(signing.Active), c().As(signing.Next))}}
-		if got := Stand(File{}, p).Findings(epoch); len(got) != want {
-			t.Errorf("changed %s ago: %+v, want %d findings", -changed, got, want)
-		}
+		got := Stand(File{}, p).Findings(epoch)
+		testutil.Expect(t, len(got) == want, "changed %s ago: %+v, want %d findings", -changed, got, want)
 	}
 }
 
@@ -277,12 +272,9 @@ func TestRefuses(t *testing.T) {
 		entryOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next)), entryOf("cp-2", "main", 5, a().As(signing.Active)),
 	}}
 	stands := Stand(File{Host: "cp-1", State: state}, p)
-	if err := stands.Refuses(check.Changes); err == nil || !strings.Contains(err.Error(), "older than that of host cp-2") {
-		t.Errorf("a newer ring: %v", err)
-	}
-	if err := stands.Refuses(check.Changes|check.Uses, "cp-3"); err == nil {
-		t.Error("without another host it is not refused")
-	}
+	err := stands.Refuses(check.Changes)
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "older than that of host cp-2"), "a newer ring: %v", err)
+	testutil.Expect(t, stands.Refuses(check.Changes|check.Uses, "cp-3") != nil, "without another host it is not refused")
 	testutil.Must(t, stands.Refuses(check.Changes|check.Uses, "cp-2"))
 }
 
@@ -319,9 +311,8 @@ func TestForks(t *testing.T) {
 	nothing := Entry{Host: "cp-4", History: []string{"1:x"}} // no key signs there
 	p := Published{Entries: []Entry{entryOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next)), late, nothing}}
 	for _, file := range []File{own, {Host: "cp-1", Err: fs.ErrNotExist}, {}} {
-		if s := Stand(file, p); s.Forks() != "" || s.Active() != a().ID() {
-			t.Errorf("beside a late host: %s, %s signs", s.Forks(), s.Active())
-		}
+		s := Stand(file, p)
+		testutil.Expect(t, s.Forks() == "" && s.Active() == a().ID(), "beside a late host: %s, %s signs", s.Forks(), s.Active())
 		other := p
 		other.Entries = append(slices.Clone(p.Entries), entryOf("cp-2", "other", 11, b().As(signing.Active)))
 		if s := Stand(file, other); s.Forks() != "cp-1: "+a().ID()+", cp-2: "+b().ID() || s.Active() != a().ID() {
@@ -332,17 +323,15 @@ func TestForks(t *testing.T) {
 	for i := range 4 { // they have come from one another, and would be the larger side
 		empty.Entries = append(slices.Clone(empty.Entries), Entry{Host: fmt.Sprint("x", i), History: []string{"1:x"}})
 	}
-	if s := Stand(own, empty); s.newest.Host != "cp-1" {
-		t.Errorf("the newest ring is that of %s, which has no key", s.newest.Host)
-	}
+	s := Stand(own, empty)
+	testutil.Expect(t, s.newest.Host == "cp-1", "the newest ring is that of %s, which has no key", s.newest.Host)
 	for i := range 100 {
 		forged := fmt.Sprint("x", i)
 		p.Entries = append(p.Entries, Entry{Host: forged, History: []string{"0:" + forged},
 			Keys: map[string]signing.Role{forged: signing.Active}})
 	}
-	if forks := Stand(own, p).Forks(); !strings.HasSuffix(forks, "x3: x3, and 96 more") {
-		t.Errorf("beside a hundred that another client has written: %s", forks)
-	}
+	forks := Stand(own, p).Forks()
+	testutil.Expect(t, strings.HasSuffix(forks, "x3: x3, and 96 more"), "beside a hundred that another client has written: %s", forks)
 }
 
 // TestCached: the wait counts for how long each host has shown the key, by the clock of that host.
@@ -409,15 +398,13 @@ func TestFollow(t *testing.T) {
 	} {
 		p.Entries, p.Hosts = step.entries, step.hosts
 		p.follow(state, epoch)
-		if _, got := p.Followed[b().ID()]; got != step.want {
-			t.Errorf("step %d: followed %t", i, got)
-		}
+		_, got := p.Followed[b().ID()]
+		testutil.Expect(t, got == step.want, "step %d: followed %t", i, got)
 	}
 	p.Followed = map[string]time.Time{b().ID(): epoch}
 	p.follow(stateOf("main", 5, b().As(signing.Active), retired(a())), epoch)
-	if _, stale := p.Followed[b().ID()]; stale {
-		t.Error("after a rollback the time of the retirement before it is kept")
-	}
+	_, stale := p.Followed[b().ID()]
+	testutil.Expect(t, !stale, "after a rollback the time of the retirement before it is kept")
 }
 
 // TestMeet: a kube-apiserver that was once seen counts until it is forgotten, or its Node is deleted. One that lives is back.
@@ -443,17 +430,14 @@ func TestMeet(t *testing.T) {
 		{func() { p.Meet(Observed{Nodes: map[string]bool{"cp-1": false}}) }, "cp-2; servers cp-2"},
 	} {
 		step.do()
-		if got := strings.Join(p.names(), " ") + "; servers " + strings.Join(p.APIServers(), " "); got != step.want {
-			t.Errorf("step %d: %s, want %s", i, got, step.want)
-		}
+		got := strings.Join(p.names(), " ") + "; servers " + strings.Join(p.APIServers(), " ")
+		testutil.Expect(t, got == step.want, "step %d: %s, want %s", i, got, step.want)
 	}
 	p.Claim = Claim{Generation: 5, Host: "laptop"} // of a command elsewhere
 	if p.Forget("laptop", ""); !slices.Contains((Published{Claim: Claim{Host: "laptop"}}).names(), "laptop") {
 		t.Error("a host is not known that has a claim")
 	}
-	if p.Claim != (Claim{}) {
-		t.Errorf("the claim of a host that was forgotten is left: %+v", p.Claim)
-	}
+	testutil.Expect(t, p.Claim == (Claim{}), "the claim of a host that was forgotten is left: %+v", p.Claim)
 }
 
 // TestClaim: a claim of another host lasts, whatever its clock says, until that is left out.
@@ -463,17 +447,15 @@ func TestClaim(t *testing.T) {
 	own := stateOf("main", 4, a().As(signing.Active))
 	testutil.Must(t, p.ClaimRing(own, "cp-1", nil))
 	testutil.Must(t, p.ClaimRing(own, "cp-1", nil))
-	if err := p.ClaimRing(own, "cp-2", nil); err == nil || !strings.Contains(err.Error(), "host cp-1 is making generation 5") {
-		t.Errorf("two hosts make a generation: %v", err)
-	}
+	err := p.ClaimRing(own, "cp-2", nil)
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "host cp-1 is making generation 5"), "two hosts make a generation: %v", err)
 	testutil.Must(t, p.ClaimRing(stateOf("main", 5, a().As(signing.Active)), "cp-2", nil))
 	testutil.Must(t, p.ClaimRing(own, "cp-3", []string{"cp-2"}))
 }
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	line, err := json.Marshal(entryOf("cp-1", "main", 3, a().As(signing.Active)))
-	testutil.Must(t, err)
+	line := testutil.Get(json.Marshal(entryOf("cp-1", "main", 3, a().As(signing.Active))))(t)
 	good := &corev1.Secret{Data: stateobject.Stamp(map[string][]byte{entryPrefix + "cp-1": line})}
 	with := func(key, value string) *corev1.Secret {
 		secret := good.DeepCopy()
@@ -530,9 +512,8 @@ func TestReadIsBounded(t *testing.T) {
 			testutil.Must(t, errors.Join(err, errOfRevoked))
 			client := newAPI(stored)
 			p, err := Fetch(t.Context(), client)
-			if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
-				t.Errorf("%d %s: %v, want %q", count, name, err, want)
-			}
+			testutil.Expect(t, (err != nil) == (want != "") && (err == nil || strings.Contains(err.Error(), want)), "%d %s: %v, want %q", count,
+				name, err, want)
 			known := len(p.names()) // a kube-apiserver that was seen is known still, unless those are too many
 			if want != "" && (known > 1 || (known == 1) != (name == "entries")) || want == "" && known < count || len(p.Removed) != 1 {
 				t.Errorf("%d %s: %d hosts are known, %d keys are revoked", count, name, known, len(p.Removed))
@@ -551,11 +532,9 @@ func TestReadIsBounded(t *testing.T) {
 		long.History[i] = fmt.Sprint(i)
 	}
 	for _, readable := range []bool{false, true} {
-		data, err := json.Marshal(long)
-		testutil.Must(t, err)
-		if got := readEntry("x", data); (got.version() != "") != readable {
-			t.Errorf("an entry with %d versions is readable: %t", len(long.History), !readable)
-		}
+		data := testutil.Get(json.Marshal(long))(t)
+		testutil.Expect(t, (readEntry("x", data).version() != "") == readable, "an entry with %d versions is readable: %t", len(long.History),
+			!readable)
 		long.History = long.History[1:]
 	}
 }
@@ -573,12 +552,10 @@ func TestEditKeepsBytes(t *testing.T) {
 		p.Entries = append(p.Entries, entryOf("cp-1", "main", 3, b().As(signing.Active)))
 		return nil
 	}))
-	after, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), SecretName, metav1.GetOptions{})
-	testutil.Must(t, err)
+	after := testutil.Get(client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), SecretName, metav1.GetOptions{}))(t)
 	testutil.Check(t, "another program's", [][]byte{forged, later}, [][]byte{after.Data[entryPrefix+"x"], after.Data[entryPrefix+"y"]})
-	if p, err := Read(after); err != nil || len(p.Entries) != 3 || len(p.Removed) != 1 {
-		t.Errorf("read again: %+v, %v", p, err)
-	}
+	p, err := Read(after)
+	testutil.Expect(t, err == nil && len(p.Entries) == 3 && len(p.Removed) == 1, "read again: %+v, %v", p, err)
 }
 
 // TestFindingsAfterARotation: times are rounded up, and a copy of the ring has not arrived anywhere yet.
@@ -593,9 +570,8 @@ func TestFindingsAfterARotation(t *testing.T) {
 		for _, finding := range stands.Findings(epoch.Add(after)) {
 			codes = append(codes, finding.Code)
 		}
-		if slices.Contains(codes, check.HostLacksKey) != lacks {
-			t.Errorf("%v after the rotation: %q, want %s: %t", after, codes, check.HostLacksKey, lacks)
-		}
+		testutil.Expect(t, slices.Contains(codes, check.HostLacksKey) == lacks, "%v after the rotation: %q, want %s: %t", after, codes,
+			check.HostLacksKey, lacks)
 	}
 }
 
@@ -608,7 +584,6 @@ func TestObserveIsBounded(t *testing.T) {
 	}
 	_, err := Observe(t.Context(), client, p)
 	testutil.Must(t, err)
-	if got := len(client.Actions()); got != 2 {
-		t.Errorf("%d requests, want one for the Leases and one for the Node of cp-1", got)
-	}
+	got := len(client.Actions())
+	testutil.Expect(t, got == 2, "%d requests, want one for the Leases and one for the Node of cp-1", got)
 }

@@ -139,9 +139,8 @@ func TestForgottenAPIServer(t *testing.T) {
 			w.Cluster.Others, w.Cluster.dialled = nil, false // each is a process of its own
 			refusedWith(t, command(), want)
 			w.Clock = passing{w.clock, func() {}}
-			if err := command("cp-2"); err != nil {
-				t.Errorf("command %d without the host that is gone: %v", i, err)
-			}
+			err := command("cp-2")
+			testutil.Expect(t, err == nil, "command %d without the host that is gone: %v", i, err)
 		}
 		w.Clock = passing{w.clock, func() { w.renew("cp-1") }}
 		_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}, Without: []string{"cp-1"}})
@@ -219,9 +218,7 @@ func TestUnreadableEntry(t *testing.T) {
 	refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
 	refusedWith(t, err, "revoked, but: "+want)
-	if w.state().Active().ID != p256ID || len(w.published().Removed) != 1 {
-		t.Error("the key is not revoked")
-	}
+	testutil.Expect(t, w.state().Active().ID == p256ID && len(w.published().Removed) == 1, "the key is not revoked")
 	w.must(w.Forget(t.Context(), "cp-2"))
 	_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
 	w.must(err)
@@ -244,9 +241,7 @@ func TestHostThatIsAway(t *testing.T) {
 	refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
 	refusedWith(t, err, "revoked, but: "+want)
-	if w.state().Active().ID != p256ID || len(w.published().Removed) != 1 {
-		t.Error("the key is not revoked")
-	}
+	testutil.Expect(t, w.state().Active().ID == p256ID && len(w.published().Removed) == 1, "the key is not revoked")
 	// The same command again revokes nothing more: not the fresh key.
 	notes, err := w.Revoke(t.Context(), RevokeOptions{Active: true})
 	refusedWith(t, err, want)
@@ -296,9 +291,8 @@ func TestRevokeOnALateHost(t *testing.T) {
 		!strings.Contains(strings.Join(notes, "\n"), "no key was made here, because this is not the newest ring") {
 		t.Errorf("revoked %+v, generation %d after %d, notes %q", after.Revoked, after.Generation, before.Generation, notes)
 	}
-	if ring := after.Ring(); ring.ActiveID() != rsaID {
-		t.Errorf("%s signs here", ring.ActiveID())
-	}
+	ring := after.Ring()
+	testutil.Expect(t, ring.ActiveID() == rsaID, "%s signs here", ring.ActiveID())
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
 	w.must(err)
 	if state := w.state(); len(state.Revoked) != 1 || state.Active().Kind() != "P-256" || state.Active().ID == p256ID {
@@ -323,9 +317,8 @@ func TestRevokeWithoutAFile(t *testing.T) {
 			spoil(w)
 			_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
 			refusedWith(t, err, "revoked, but: the ring file of this host is as it was: ")
-			if p := w.published(); len(p.Removed) != 1 || p.Removed[0].ID != rsaID {
-				t.Errorf("published as revoked: %+v", p.Removed)
-			}
+			p := w.published()
+			testutil.Expect(t, len(p.Removed) == 1 && p.Removed[0].ID == rsaID, "published as revoked: %+v", p.Removed)
 		})
 	}
 }
@@ -357,9 +350,8 @@ func TestRotateToASigner(t *testing.T) {
 	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "key "+hsmID+" is in another process (kep740:hsm), and so must be the one after it")
 	w.must(w.Rotate(t.Context(), RotateOptions{Next: Successor{None: true}}))
 	active := w.state().Active()
-	if active.ID != hsmID || active.Signer != "kep740:hsm" || active.PublicOnly || !active.Foreign() {
-		t.Errorf("the active key is %+v", active)
-	}
+	testutil.Expect(t, active.ID == hsmID && active.Signer == "kep740:hsm" && !active.PublicOnly && active.Foreign(), "the active key is %+v",
+		active)
 	data, err := os.ReadFile(w.File.Path())
 	w.must(err)
 	if bytes.Count(data, []byte("PRIVATE KEY")) != 2 || bytes.Contains(data, []byte(".sock")) {
@@ -371,9 +363,8 @@ func TestRotateToASigner(t *testing.T) {
 	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "the ring has no next key")
 	foreign.Stop() // the way back needs no signer
 	w.must(w.Rollback(t.Context(), nil))
-	if state := w.state(); state.Active().ID != rsaID {
-		t.Errorf("%s signs", state.Active().ID)
-	}
+	state := w.state()
+	testutil.Expect(t, state.Active().ID == rsaID, "%s signs", state.Active().ID)
 	w.show("cp-1", 0)
 	w.must(w.Next(t.Context(), Successor{Algorithm: "P-521"}))
 	notes, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{hsmID}})
@@ -421,9 +412,8 @@ func TestPinRefuses(t *testing.T) {
 			w := newWorld(t)
 			w.withSigner(testkeys.P256()).Set(tc.does)
 			_, err := w.Pin(t.Context(), "kep740:hsm", tc.boundOnly)
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
+			testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "got %v, want %q", err,
+				tc.want)
 		})
 	}
 }

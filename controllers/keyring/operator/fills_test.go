@@ -74,9 +74,8 @@ func TestAsk(t *testing.T) {
 			}
 			secrets, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})
 			testutil.Must(t, err)
-			if left := len(secrets.Items) > 0; left != strings.Contains(tc.err, "while it exists") {
-				t.Errorf("a Secret is left: %t", left)
-			}
+			left := len(secrets.Items) > 0
+			testutil.Expect(t, left == strings.Contains(tc.err, "while it exists"), "a Secret is left: %t", left)
 		})
 	}
 }
@@ -98,11 +97,9 @@ func filling(t *testing.T, client *fake.Clientset, by string, key []byte) client
 			return true, watch.NewEmptyWatch(), nil
 		}
 		resource, namespace := action.GetResource(), action.GetNamespace()
-		watching, err := client.Tracker().Watch(resource, namespace)
-		testutil.Must(t, err)
+		watching := testutil.Get(client.Tracker().Watch(resource, namespace))(t)
 		name, _ := action.(clienttesting.WatchAction).GetWatchRestrictions().Fields.RequiresExactMatch("metadata.name")
-		object, err := client.Tracker().Get(resource, namespace, name)
-		testutil.Must(t, err)
+		object := testutil.Get(client.Tracker().Get(resource, namespace, name))(t)
 		if by == anotherCommand {
 			testutil.Must(t, client.Tracker().Delete(resource, namespace, name))
 			return true, watching, nil
@@ -135,9 +132,8 @@ func TestNobodyAnswers(t *testing.T) {
 				Cluster: &Cluster{Client: client, Namespace: "kube-system", Account: "default"},
 			}
 			signers, err := o.fills(t.Context())
-			if len(signers) > 0 || (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%v, %v; want %q", signers, err, tc.want)
-			}
+			testutil.Expect(t, len(signers) <= 0 && (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)),
+				"%v, %v; want %q", signers, err, tc.want)
 		})
 	}
 }
@@ -174,9 +170,8 @@ func TestSignsRevoked(t *testing.T) {
 				File: ring.At(t.TempDir() + "/ring.json"), Progress: func(string, time.Duration) {},
 				Cluster: &Cluster{Client: client, Namespace: "kube-system", Account: "default"},
 			}).SignsRevoked(t.Context())
-			if asked != tc.asked || (err == nil) != (tc.want == "") || err != nil && !strings.HasPrefix(err.Error(), tc.want) {
-				t.Errorf("asked: %t, %v; want %t, %q", asked, err, tc.asked, tc.want)
-			}
+			testutil.Expect(t, asked == tc.asked && (err == nil) == (tc.want == "") && (err == nil || strings.HasPrefix(err.Error(), tc.want)),
+				"asked: %t, %v; want %t, %q", asked, err, tc.asked, tc.want)
 		})
 	}
 }

@@ -37,9 +37,7 @@ const (
 // refusedWith wants an error with these words.
 func refusedWith(t *testing.T, err error, words string) {
 	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), words) {
-		t.Errorf("got %v, want an error with %q", err, words)
-	}
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), words), "got %v, want an error with %q", err, words)
 }
 
 // TestRotateAsksFirst: RSA signs and P-256 is next, published for a minute. --force overrides caches alone.
@@ -78,7 +76,7 @@ func TestRotateAsksFirst(t *testing.T) {
 		"in time":           {shown: time.Hour},
 		"too early":         {shown: time.Minute, want: "copies of the key set may be without key " + p256ID},
 		"forced":            {shown: time.Minute, RotateOptions: RotateOptions{Force: true}},
-		"lost":              {shown: time.Minute, change: away(10, 11), says: "as with --force: no host could sign"},
+		"lost":              {shown: time.Minute, change: away(10, 11), says: "as if it was forced: no host could sign"},
 		"away for a moment": {shown: time.Minute, change: away(10, 9), want: "copies of the key set may be without"},
 		"lost on one host":  {shown: time.Minute, change: away(10, -1), want: "copies of the key set may be without"},
 		"lost, from a timer": {
@@ -93,7 +91,7 @@ func TestRotateAsksFirst(t *testing.T) {
 			shown: time.Hour, change: func(w *world) { w.accepts = w.accepts[:1] }, RotateOptions: RotateOptions{Force: true},
 			want: "cannot sign yet: kube-apiserver refuses its tokens",
 		},
-		"no cluster": {shown: time.Hour, change: func(w *world) { w.Cluster = nil }, want: "give --kubeconfig"},
+		"no cluster": {shown: time.Hour, change: func(w *world) { w.Cluster = nil }, want: "no kubeconfig was found"},
 		"another host is at it": {shown: time.Hour, change: func(w *world) {
 			w.edit(func(p *hosts.Published) { p.Claim = hosts.Claim{Generation: 2, Host: "cp-2"} })
 		}, want: "host cp-2 is making generation 2"},
@@ -111,20 +109,15 @@ func TestRotateAsksFirst(t *testing.T) {
 			err := w.Rotate(t.Context(), tc.RotateOptions)
 			if tc.want != "" {
 				refusedWith(t, err, tc.want)
-				if after := w.state(); after.Version() != before.Version() {
-					t.Errorf("%s: refused, and changed", tc.reason)
-				}
+				testutil.Expect(t, w.state().Version() == before.Version(), "%s: refused, and changed", tc.reason)
 				return
 			}
 			w.must(err)
-			if !strings.Contains(said, tc.says) || tc.says == "" && said != "" {
-				t.Errorf("%s: said %q, want %q", tc.reason, said, tc.says)
-			}
+			testutil.Expect(t, strings.Contains(said, tc.says) && (tc.says != "" || said == ""), "%s: said %q, want %q", tc.reason, said, tc.says)
 			state := w.state()
 			next, _ := state.Next()
-			if state.Active().ID != p256ID || state.Previous != rsaID || next.Kind() != "P-256" {
-				t.Errorf("%s: %s signs, %s is previous, the next one is a %s", tc.reason, state.Active().ID, state.Previous, next.Kind())
-			}
+			testutil.Expect(t, state.Active().ID == p256ID && state.Previous == rsaID && next.Kind() == "P-256",
+				"%s: %s signs, %s is previous, the next one is a %s", tc.reason, state.Active().ID, state.Previous, next.Kind())
 		})
 	}
 }
@@ -159,9 +152,8 @@ func TestWait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		w.show("cp-1", 0)
-		if err := w.Rotate(ctx, RotateOptions{Wait: true}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after the end of the context: %v", err)
-		}
+		err := w.Rotate(ctx, RotateOptions{Wait: true})
+		testutil.Expect(t, errors.Is(err, context.DeadlineExceeded), "after the end of the context: %v", err)
 	})
 }
 
@@ -245,9 +237,8 @@ func TestAnswersAreOfTheRingThatWasRead(t *testing.T) {
 		return false, nil, nil // the world answers
 	})
 	err := w.Rotate(t.Context(), RotateOptions{Force: true})
-	if err == nil || !strings.Contains(err.Error(), "changed meanwhile") || w.state().Active().ID != rsaID {
-		t.Errorf("%s signs after %v", w.state().Active().ID, err)
-	}
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "changed meanwhile") && w.state().Active().ID == rsaID, "%s signs after %v",
+		w.state().Active().ID, err)
 }
 
 // TestNextAsksFirst: a next key that was revoked elsewhere is replaced by one of its kind, and a ring that is not the
@@ -263,9 +254,8 @@ func TestNextAsksFirst(t *testing.T) {
 		"(keys import), or: keys revoke "+p256ID)
 	_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{p256ID}})
 	w.must(err)
-	if next, _ := w.state().Next(); next.ID == p256ID {
-		t.Error("the revoked key stays")
-	}
+	next, _ := w.state().Next()
+	testutil.Expect(t, next.ID != p256ID, "the revoked key stays")
 	later := *w.Operator
 	later.File, later.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
 	err = copyFile(w.File, later.File)
@@ -289,9 +279,8 @@ func TestNextAndRollback(t *testing.T) {
 	if next, _ := w.state().Next(); next.Kind() != "RSA-2048" {
 		t.Errorf("the next key is a %s, want the kind of the active key", next.Kind())
 	}
-	if err := w.Next(t.Context(), Successor{}); !ring.IsDone(err) {
-		t.Errorf("again: %v", err)
-	}
+	err := w.Next(t.Context(), Successor{})
+	testutil.Expect(t, ring.IsDone(err), "again: %v", err)
 	w.must(w.Next(t.Context(), Successor{Algorithm: "P-384"}))
 	refusedWith(t, w.Rollback(t.Context(), nil), "there is nothing to go back to")
 	next, _ := w.state().Next()
@@ -348,9 +337,8 @@ func TestInit(t *testing.T) {
 	revoked(rsaID)
 	_, err := w.Import(t.Context(), copied, ImportOptions{})
 	w.must(err)
-	if ring := w.state().Ring(); ring.ActiveID() == rsaID || !ring.KeySet().Revoked(rsaID) {
-		t.Error("a key that was revoked since has come back by a copy")
-	}
+	ring := w.state().Ring()
+	testutil.Expect(t, ring.ActiveID() != rsaID && ring.KeySet().Revoked(rsaID), "a key that was revoked since has come back by a copy")
 }
 
 // TestLost: the ring file of the only host that has it is gone. init, rotate and an old copy do not take its place in silence.
@@ -451,9 +439,8 @@ func TestImportOfAStranger(t *testing.T) {
 	})
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
 	refusedWith(t, err, "rings are forked, and several keys sign (cp-1: "+p256ID+", cp-3: "+rsaID+")")
-	if p := w.published(); len(p.Removed) > 0 {
-		t.Errorf("revoked: %+v", p.Removed)
-	}
+	p := w.published()
+	testutil.Expect(t, len(p.Removed) <= 0, "revoked: %+v", p.Removed)
 }
 
 func TestPruneAsksFirst(t *testing.T) {
@@ -497,7 +484,7 @@ func TestPruneAsksFirst(t *testing.T) {
 				w.edit(func(p *hosts.Published) { p.Entries[1].SignsWith = rsaID })
 			}, want: "host cp-2 still signs with key",
 		},
-		"nobody to ask": {later: 100 * time.Hour, change: func(w *world) { w.Cluster = nil }, err: "give --kubeconfig"},
+		"nobody to ask": {later: 100 * time.Hour, change: func(w *world) { w.Cluster = nil }, err: "no kubeconfig was found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -552,9 +539,8 @@ func TestPruneFindsALateSigner(t *testing.T) {
 		w.show("cp-1", 0)
 		pruned, err := w.Prune(t.Context())
 		w.must(err)
-		if len(pruned) != 1 || pruned[0].Pruned != (want == "") || !strings.Contains(pruned[0].Reason, want) {
-			t.Errorf("%+v, want %q", pruned, want)
-		}
+		testutil.Expect(t, len(pruned) == 1 && pruned[0].Pruned == (want == "") && strings.Contains(pruned[0].Reason, want), "%+v, want %q",
+			pruned, want)
 	}
 	w.clock.Step(100 * time.Hour)
 	prune("still signs with")
@@ -568,9 +554,8 @@ func TestPruneFindsALateSigner(t *testing.T) {
 	prune("may live for 48h0m0s after 2026-11-27T15:00:00Z")
 	w.clock.Step(49 * time.Hour)
 	prune("")
-	if again, err := w.Prune(t.Context()); len(again) > 0 || err != nil {
-		t.Errorf("once nothing is retired: %+v, %v", again, err)
-	}
+	again, err := w.Prune(t.Context())
+	testutil.Expect(t, len(again) <= 0 && err == nil, "once nothing is retired: %+v, %v", again, err)
 }
 
 // TestRevoke takes the active key and its predecessor out, and waits until kube-apiserver has neither, wherever
@@ -590,9 +575,7 @@ func TestRevoke(t *testing.T) {
 			IDs: []string{rsaID}, Confirm: func(_ context.Context, warning string) error { return errors.New(warning) },
 		})
 		refusedWith(t, err, "those in Secrets")
-		if w.state().Active().ID != rsaID {
-			t.Fatal("the key has gone without a yes")
-		}
+		testutil.Require(t, w.state().Active().ID == rsaID, "the key has gone without a yes")
 		begun, said := time.Now(), ""
 		w.Progress = func(what string, _ time.Duration) {
 			said += what
@@ -606,26 +589,21 @@ func TestRevoke(t *testing.T) {
 		w.must(err)
 		state := w.state()
 		next, _ := state.Next()
-		if state.Active().ID != p256ID || next.Kind() != "RSA-2048" || !state.Revoked.Has(other) {
-			t.Errorf("%s signs, the next key is a %s, removed: %+v", state.Active().ID, next.Kind(), state.Removed)
-		}
-		if p := w.published(); len(p.Removed) != 1 || p.Removed[0].ID != rsaID {
-			t.Errorf("other hosts do not see it: %+v", p.Removed)
-		}
+		testutil.Expect(t, state.Active().ID == p256ID && next.Kind() == "RSA-2048" && state.Revoked.Has(other),
+			"%s signs, the next key is a %s, removed: %+v", state.Active().ID, next.Kind(), state.Removed)
+		p := w.published()
+		testutil.Expect(t, len(p.Removed) == 1 && p.Removed[0].ID == rsaID, "other hosts do not see it: %+v", p.Removed)
 		if took := time.Since(begun); took > 6*time.Second || !strings.Contains(said, "kube-apiserver accepts key "+rsaID) ||
 			!strings.Contains(strings.Join(notes, "\n"), "relying parties outside of the cluster accept them until") {
 			t.Errorf("it took %v, said %q, and left %q", took, said, notes)
 		}
 		_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
 		w.must(err)
-		if w.state().Version() != state.Version() {
-			t.Error("a second time has changed the ring")
-		}
+		testutil.Expect(t, w.state().Version() == state.Version(), "a second time has changed the ring")
 		_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{p256ID, next.ID}})
 		w.must(err)
-		if fresh := w.state().Active().ID; fresh == p256ID || fresh == next.ID {
-			t.Errorf("%s signs, which was revoked", fresh)
-		}
+		fresh := w.state().Active().ID
+		testutil.Expect(t, fresh != p256ID && fresh != next.ID, "%s signs, which was revoked", fresh)
 	})
 }
 
@@ -641,7 +619,7 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 		change func()
 		still  string
 	}{
-		{func() {}, "the kube-apiserver of --kubeconfig accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
+		{func() {}, "the kube-apiserver of the kubeconfig accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
 		{func() { w.publishes = nil }, "https://cp-2:6443 accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
 		{func() { second.jwks = new("{") }, "https://cp-2:6443: it is not known which keys it accepts: read kube-apiserver's keys at " +
 			"/openid/v1/jwks: "},
@@ -651,9 +629,7 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 		step.change()
 		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
 		refusedWith(t, err, "revoked, but: "+step.still)
-		if w.state().Active().ID != p256ID {
-			t.Error("the key is in the ring")
-		}
+		testutil.Expect(t, w.state().Active().ID == p256ID, "the key is in the ring")
 	}
 	second.accepts = []string{p256ID}
 	_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
@@ -665,7 +641,7 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 	before := w.state()
 	for _, options := range []RevokeOptions{{Active: true}, {IDs: []string{rsaID}}} {
 		_, err = w.Revoke(t.Context(), options)
-		refusedWith(t, err, "give --kubeconfig")
+		refusedWith(t, err, "no kubeconfig was found")
 	}
 	if after := w.state(); len(after.Revoked) != len(before.Revoked) {
 		t.Errorf("without the cluster the active key of a file was revoked, which may be late: %+v", after.Revoked)
@@ -678,9 +654,6 @@ func withoutKeyID(t *testing.T) string {
 	claims := jwt.MapClaims{}
 	_, _, err := jwt.NewParser().ParseUnverified(legacyToken(t, testkeys.RSA2048()), claims)
 	testutil.Must(t, err)
-	key, err := jwt.ParseRSAPrivateKeyFromPEM(testkeys.RSA2048())
-	testutil.Must(t, err)
-	token, err := jwt.NewWithClaims(jwt.SigningMethodRS256, claims).SignedString(key)
-	testutil.Must(t, err)
-	return token
+	key := testutil.Get(jwt.ParseRSAPrivateKeyFromPEM(testkeys.RSA2048()))(t)
+	return testutil.Get(jwt.NewWithClaims(jwt.SigningMethodRS256, claims).SignedString(key))(t)
 }

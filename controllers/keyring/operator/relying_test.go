@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -55,9 +56,7 @@ func TestRelyingParties(t *testing.T) {
 			}
 			w.Issuer = "https://issuer.example"
 			err := w.Rotate(t.Context(), RotateOptions{Force: tc.force})
-			if asked != tc.asked {
-				t.Errorf("%s: asked %q, want %q", tc.reason, asked, tc.asked)
-			}
+			testutil.Expect(t, asked == tc.asked, "%s: asked %q, want %q", tc.reason, asked, tc.asked)
 			if tc.want != "" {
 				refusedWith(t, err, tc.want)
 			} else if err != nil {

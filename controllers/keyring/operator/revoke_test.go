@@ -60,17 +60,13 @@ func TestRevokeIsBounded(t *testing.T) {
 		begun, said := time.Now(), 0
 		w.Progress = func(string, time.Duration) { said++ }
 		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
-		refusedWith(t, err, "revoked, but: the kube-apiserver of --kubeconfig: it is not known which keys it accepts")
+		refusedWith(t, err, "revoked, but: the kube-apiserver of the kubeconfig: it is not known which keys it accepts")
 		refusedWith(t, err, "https://e: it is not known which keys it accepts")
-		if strings.Contains(err.Error(), "https://alive") {
-			t.Errorf("one that answers is named: %v", err)
-		}
-		if took := time.Since(begun); took > revokeWait+10*time.Second || said == 0 {
-			t.Errorf("it took %s, and has said what it waits for %d times", took, said)
-		}
-		if p := w.published(); len(p.Removed) != 1 || w.state().Active().ID != p256ID {
-			t.Errorf("published as revoked: %+v", p.Removed)
-		}
+		testutil.Expect(t, !strings.Contains(err.Error(), "https://alive"), "one that answers is named: %v", err)
+		took := time.Since(begun)
+		testutil.Expect(t, took <= revokeWait+10*time.Second && said != 0, "it took %s, and has said what it waits for %d times", took, said)
+		p := w.published()
+		testutil.Expect(t, len(p.Removed) == 1 && w.state().Active().ID == p256ID, "published as revoked: %+v", p.Removed)
 	})
 }
 
@@ -144,9 +140,8 @@ func TestRevokeIncomplete(t *testing.T) {
 			if err != nil {
 				notes = append(notes, err.Error())
 			}
-			if said := strings.Join(notes, "\n"); !strings.Contains(said, tc.want) {
-				t.Errorf("%s: said %q, want %q", tc.reason, said, tc.want)
-			}
+			said := strings.Join(notes, "\n")
+			testutil.Expect(t, strings.Contains(said, tc.want), "%s: said %q, want %q", tc.reason, said, tc.want)
 			if tc.leaves == "" {
 				return
 			}
@@ -192,9 +187,7 @@ func TestRevokeActiveElsewhere(t *testing.T) {
 			before := w.state()
 			w.accepts, w.jwks = nil, new("") // what is revoked nevertheless is not waited for
 			notes, err := w.Revoke(t.Context(), RevokeOptions{Active: true})
-			if err == nil {
-				t.Fatalf("%s: said %q", tc.reason, notes)
-			}
+			testutil.Require(t, err != nil, "%s: said %q", tc.reason, notes)
 			refusedWith(t, err, "the file of this host has "+tc.here+" as the key that signs, and the host has published "+rsaID)
 			refusedWith(t, err, "keys revoke "+rsaID)
 			if p := w.published(); len(p.Removed) > 0 || w.state().Version() != before.Version() {

@@ -173,17 +173,13 @@ func TestCreateOnce(t *testing.T) {
 		w.Live(t, action.(clienttesting.CreateActionImpl).Object)
 		return true, nil, errors.New("the answer was lost")
 	})
-	if err := w.reissue(t.Context(), app); err == nil {
-		t.Error("no error")
-	}
+	testutil.Expect(t, w.reissue(t.Context(), app) != nil, "no error")
 	for range 3 { // the cache shows none of it, however late it is
 		testutil.Must(t, w.reissue(t.Context(), app))
 		w.Clock.Step(cacheSyncGrace)
 	}
 	secrets, err := w.Client.CoreV1().Secrets("ns").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(secrets.Items) != 2 {
-		t.Errorf("%d Secrets, want 2 (%v)", len(secrets.Items), err)
-	}
+	testutil.Expect(t, err == nil && len(secrets.Items) == 2, "%d Secrets, want 2 (%v)", len(secrets.Items), err)
 }
 
 // TestCreateForOneThatIsUsed: the first Secret that was made is there, and does not count any more.

@@ -226,8 +226,7 @@ func forged(t *testing.T, old, changed string) func(*corev1.Secret) {
 	t.Helper()
 	return func(secret *corev1.Secret) {
 		segments := strings.Split(string(secret.Data[corev1.ServiceAccountTokenKey]), ".")
-		claims, err := base64.RawURLEncoding.DecodeString(segments[1])
-		testutil.Must(t, err)
+		claims := testutil.Get(base64.RawURLEncoding.DecodeString(segments[1]))(t)
 		segments[1] = base64.RawURLEncoding.EncodeToString([]byte(strings.ReplaceAll(string(claims), old, changed)))
 		segments[2] = base64.RawURLEncoding.EncodeToString(make([]byte, 64))
 		secret.Data[corev1.ServiceAccountTokenKey] = []byte(strings.Join(segments, "."))

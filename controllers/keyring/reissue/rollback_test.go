@@ -16,6 +16,7 @@ import (
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 )
 
@@ -63,18 +64,14 @@ func TestRollbackAnywhere(t *testing.T) {
 			m.act(t, order)
 			m.fill(t)
 		}
-		if n := len(m.secrets); n > turns+2 {
-			t.Fatalf("%q: %d Secrets after %d changes of the ring", order, n, turns)
-		}
-		if left := m.leftOver(); len(left) > 0 {
-			t.Fatalf("%q: %q", order, left)
-		}
-		if own := m.own(); own == nil || own.Token.KeyID() != m.ring.ActiveID() {
-			t.Fatalf("%q: the account's own Secret is %v", order, own)
-		}
-		if steps := m.plan(); len(steps) > 0 {
-			t.Fatalf("%q: it does not come to rest: %v", order, steps)
-		}
+		n := len(m.secrets)
+		testutil.Require(t, n <= turns+2, "%q: %d Secrets after %d changes of the ring", order, n, turns)
+		left := m.leftOver()
+		testutil.Require(t, len(left) <= 0, "%q: %q", order, left)
+		own := m.own()
+		testutil.Require(t, own != nil && own.Token.KeyID() == m.ring.ActiveID(), "%q: the account's own Secret is %v", order, own)
+		steps := m.plan()
+		testutil.Require(t, len(steps) <= 0, "%q: it does not come to rest: %v", order, steps)
 	}
 }
 
@@ -82,6 +79,7 @@ func TestRollbackAnywhere(t *testing.T) {
 func (m *model) act(t *testing.T, order []string) {
 	t.Helper()
 	for _, step := range m.plan() {
+		// Only a step that references has a successor to name.
 		if step.action == reference && step.Successor.Token.KeyID() != m.ring.ActiveID() {
 			t.Fatalf("%q: %s is led to %s, whose key is not the active one", order, step.Secret.Name, step.Successor.Name)
 		}

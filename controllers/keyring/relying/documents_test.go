@@ -92,12 +92,9 @@ func TestPass(t *testing.T) {
 			want := stored(t, to)
 			ring := ringOf(t, "a", "b")
 			wrote, err := (&Documents{Issuer: issuer, Replace: c.over}).Publish(to, ring)
-			if c.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
-				t.Fatalf("%s: got error %v, want %q", c.reason, err, c.err)
-			}
-			if !slices.Equal(wrote, c.wrote) {
-				t.Errorf("%s: wrote %q, want %q", c.reason, wrote, c.wrote)
-			}
+			testutil.Require(t, c.err == "" == (err == nil) && (err == nil || strings.Contains(err.Error(), c.err)), "%s: got error %v, want %q",
+				c.reason, err, c.err)
+			testutil.Expect(t, slices.Equal(wrote, c.wrote), "%s: wrote %q, want %q", c.reason, wrote, c.wrote)
 			if c.err == "" {
 				want = published(t, issuer, ring)
 			}
@@ -120,9 +117,8 @@ func TestJWKSThatIsNotWritten(t *testing.T) {
 func TestNotMounted(t *testing.T) {
 	t.Parallel()
 	gone := newDirectory(t) + "/not-mounted"
-	if _, err := (&Documents{Issuer: issuer}).Publish(gone, ringOf(t, "a")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v, want that the directory does not exist", err)
-	}
+	_, err := (&Documents{Issuer: issuer}).Publish(gone, ringOf(t, "a"))
+	testutil.Expect(t, errors.Is(err, fs.ErrNotExist), "error %v, want that the directory does not exist", err)
 	if _, err := os.Stat(string(gone)); err == nil {
 		t.Error("the directory was made")
 	}
@@ -153,9 +149,8 @@ func TestHostileDirectory(t *testing.T) {
 				testutil.Must(t, errors.Join(os.WriteFile(outside, []byte("{}"), 0o600), os.MkdirAll(filepath.Dir(place), 0o755),
 					plant(outside, place)))
 				want, _ := os.ReadFile(outside)
-				if wrote, err := (&Documents{Issuer: issuer, Replace: true}).Publish(to, ringOf(t, "a")); err == nil || len(wrote) > 0 {
-					t.Errorf("wrote %q, %v; want an error", wrote, err)
-				}
+				wrote, err := (&Documents{Issuer: issuer, Replace: true}).Publish(to, ringOf(t, "a"))
+				testutil.Expect(t, err != nil && len(wrote) <= 0, "wrote %q, %v; want an error", wrote, err)
 				got, _ := os.ReadFile(outside)
 				testutil.Check(t, "the file outside of the directory", string(want), string(got))
 			})
@@ -172,8 +167,7 @@ func TestPipeInBetween(t *testing.T) {
 	testutil.Must(t, err)
 	place, pipe := filepath.Join(string(to), signing.JWKSPath), filepath.Join(string(to), "pipe")
 	testutil.Must(t, syscall.Mkfifo(pipe, 0o600))
-	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
-	testutil.Must(t, err)
+	writer := testutil.Get(os.OpenFile(pipe, os.O_RDWR, 0))(t)
 	defer func() { _ = writer.Close() }()
 	var stop atomic.Bool
 	var swapping sync.WaitGroup
@@ -208,9 +202,8 @@ func TestLongIssuer(t *testing.T) {
 	place := filepath.Join(string(to), signing.DiscoveryPath)
 	testutil.Must(t, errors.Join(os.MkdirAll(filepath.Dir(place), 0o755),
 		os.WriteFile(place, []byte(`{"issuer":"`+strings.Repeat(`\u0001`, 1<<17)+`"}`), 0o600)))
-	if _, err := (&Documents{Issuer: issuer}).Publish(to, ringOf(t, "a")); err == nil || len(err.Error()) > 1000 {
-		t.Errorf("an error of %d bytes, want one of 1000 at most", len(fmt.Sprint(err)))
-	}
+	_, err := (&Documents{Issuer: issuer}).Publish(to, ringOf(t, "a"))
+	testutil.Expect(t, err != nil && len(err.Error()) <= 1000, "an error of %d bytes, want one of 1000 at most", len(fmt.Sprint(err)))
 }
 
 // TestKilled: what a killed process has left is in nobody's way, and a mode that a person has set stays.
@@ -222,19 +215,15 @@ func TestKilled(t *testing.T) {
 		os.WriteFile(filepath.Join(filepath.Dir(place), ".jwks.new"), []byte("{"), 0o600)))
 	_, err := (&Documents{Issuer: issuer, Replace: true}).Publish(to, ringOf(t, "a"))
 	testutil.Must(t, err)
-	left, err := os.ReadDir(filepath.Dir(place))
-	testutil.Must(t, err)
-	info, err := os.Stat(place)
-	testutil.Must(t, err)
-	if len(left) != 1 || info.Mode().Perm() != 0o640 {
-		t.Errorf("%d files, mode %v; want the document alone, with its mode", len(left), info.Mode())
-	}
+	left := testutil.Get(os.ReadDir(filepath.Dir(place)))(t)
+	info := testutil.Get(os.Stat(place))(t)
+	testutil.Expect(t, len(left) == 1 && info.Mode().Perm() == 0o640, "%d files, mode %v; want the document alone, with its mode", len(left),
+		info.Mode())
 }
 
 func open(t *testing.T, d Directory) *os.Root {
 	t.Helper()
-	root, err := d.open()
-	testutil.Must(t, err)
+	root := testutil.Get(d.open())(t)
 	t.Cleanup(func() { _ = root.Close() })
 	return root
 }

@@ -15,7 +15,7 @@ type Metrics struct{ drift *metrics.GaugeVec }
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return &Metrics{series.GaugeVec(mustRegister, "sacm_published_keys_drift",
-		"1 while a directory of --publish-keys does not hold the keys of the ring, or cannot be read, else 0.", "destination")}
+		"1 while a directory of published keys does not hold the keys of the ring, or cannot be read, else 0.", "destination")}
 }
 
 func (m *Metrics) passed(destination string, err error) {

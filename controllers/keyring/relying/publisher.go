@@ -81,8 +81,7 @@ func (p *Publisher) sync(ctx context.Context, to Directory) error {
 	ring := p.Ring.Ring()
 	wrote, err := p.Documents.Publish(to, ring)
 	if len(wrote) > 0 {
-		klog.FromContext(ctx).Info("Published the keys",
-			"destination", to.String(), "documents", wrote, "signs", ring.ActiveID())
+		klog.FromContext(ctx).Info("Published the keys", "destination", to.String(), "documents", wrote, "signs", ring.ActiveID())
 	}
 	p.Metrics.passed(to.String(), err)
 	p.mu.Lock()

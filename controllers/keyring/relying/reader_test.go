@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 const oneKey = `{"keys":[{"kid":"a"}]}`
@@ -24,9 +26,7 @@ func TestJWKS(t *testing.T) {
 	t.Cleanup(server.Close)
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, r *http.Request) {
 		for _, header := range []string{"Authorization", "Cookie", "Referer", "Cache-Control", "Pragma"} {
-			if r.Header.Get(header) != "" {
-				t.Errorf("the request has the header %s", header)
-			}
+			testutil.Expect(t, r.Header.Get(header) == "", "the request has the header %s", header)
 		}
 		_, _ = w.Write([]byte(oneKey))
 	})
@@ -74,18 +74,13 @@ func TestJWKS(t *testing.T) {
 			defer cancel()
 			keys, err := (&Reader{Roots: tc.roots}).JWKS(ctx, tc.place)
 			if tc.want == "" {
-				if err != nil || len(keys) != 1 || keys[0].ID != "a" {
-					t.Errorf("%s: %v, %v", tc.reason, keys, err)
-				}
+				testutil.Expect(t, err == nil && len(keys) == 1 && keys[0].ID == "a", "%s: %v, %v", tc.reason, keys, err)
 				return
 			}
-			if err == nil {
-				t.Fatalf("%s: no error, want %q", tc.reason, tc.want)
-			}
+			testutil.Require(t, err != nil, "%s: no error, want %q", tc.reason, tc.want)
 			text := strings.ReplaceAll(err.Error(), server.URL, "SERVER")
-			if !strings.HasPrefix(text, tc.want) || strings.Contains(text, "CANARY") {
-				t.Errorf("%s: error %q, want %q", tc.reason, text, tc.want)
-			}
+			testutil.Expect(t, strings.HasPrefix(text, tc.want) && !strings.Contains(text, "CANARY"), "%s: error %q, want %q", tc.reason, text,
+				tc.want)
 		})
 	}
 }
@@ -138,14 +133,10 @@ func TestIssuer(t *testing.T) {
 			t.Parallel()
 			keys, err := (&Reader{Roots: roots}).Issuer(t.Context(), issuer)
 			if tc.want == "" {
-				if err != nil || len(keys) != 1 {
-					t.Errorf("%s: %+v, %v; want one key", tc.reason, keys, err)
-				}
+				testutil.Expect(t, err == nil && len(keys) == 1, "%s: %+v, %v; want one key", tc.reason, keys, err)
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s: error %v, want %q", tc.reason, err, tc.want)
-			}
+			testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.want), "%s: error %v, want %q", tc.reason, err, tc.want)
 		})
 	}
 }

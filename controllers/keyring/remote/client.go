@@ -110,7 +110,7 @@ func (c *Client) signer(name string) (*signer, error) {
 		_ = known.conn.Close() // calls that are under way fail, and are made again
 	}
 	if path == "" {
-		return nil, fmt.Errorf("--%s has no socket for this key", SocketsFlag)
+		return nil, fmt.Errorf("the file of sockets has none for this key")
 	}
 	s := &signer{path: path, pending: make(chan struct{}, maxPending)}
 	conn, err := grpc.NewClient("passthrough:///"+name,

@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
@@ -50,10 +51,7 @@ func newForeignSigner(t *testing.T) *foreignSigner {
 // pinned returns the key as a ring has it.
 func (s *foreignSigner) pinned(t *testing.T) *signing.PrivateKey {
 	t.Helper()
-	pinned, err := s.client.Pin(t.Context(), "hsm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pinned := testutil.Get(s.client.Pin(t.Context(), "hsm"))(t)
 	return signing.RemoteKey("hsm", pinned.Key, s.client.Sign)
 }
 
@@ -140,9 +138,8 @@ func TestBadSigners(t *testing.T) {
 				strings.Contains(err.Error(), payload) {
 				t.Fatalf("Sign returned %q, %q, %v, want an UnavailableError with %q", got, signature, err, tc.reason)
 			}
-			if status := s.client.Status(signing.NewRing(key.As(signing.Active))); strings.Contains(status, "is away") == (tc.refused || tc.serves) {
-				t.Errorf("the status is %q", status)
-			}
+			status := s.client.Status(signing.NewRing(key.As(signing.Active)))
+			testutil.Expect(t, strings.Contains(status, "is away") != (tc.refused || tc.serves), "the status is %q", status)
 			s.Set(func(b *signertest.Behaviour) {
 				*b = signertest.Behaviour{PEM: testkeys.P256(), Header: `{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT"}`}
 			})
@@ -165,9 +162,8 @@ func TestProbeIsRefused(t *testing.T) {
 			key := s.pinned(t)
 			s.Set(func(b *signertest.Behaviour) { b.Fails = code })
 			_, _, _ = key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0))
-			if reason, _ := s.client.Away(key); reason != "it was not tried yet" {
-				t.Errorf("after a refusal of one caller it is away: %s", reason)
-			}
+			reason, _ := s.client.Away(key)
+			testutil.Expect(t, reason == "it was not tried yet", "after a refusal of one caller it is away: %s", reason)
 			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 			defer stop()
 			s.client.Watch(ctx, remote.Watch{
@@ -177,20 +173,17 @@ func TestProbeIsRefused(t *testing.T) {
 					return err
 				},
 				Away: func(_ *signing.PrivateKey, reason string) {
-					if got, _ := s.client.Away(key); got != reason || !strings.Contains(reason, code.String()) {
-						t.Errorf("away because %q, reported %q", got, reason)
-					}
+					got, _ := s.client.Away(key)
+					testutil.Expect(t, got == reason && strings.Contains(reason, code.String()), "away because %q, reported %q", got, reason)
 					refused := code != codes.ResourceExhausted && code != codes.Internal
 					for _, before := range []codes.Code{codes.OK, codes.Unavailable} {
 						s.Set(func(b *signertest.Behaviour) { b.Fails = before })
 						_, _, _ = key.Sign(ctx, signing.JWTHeader, signertest.Payload(1))
 						s.Set(func(b *signertest.Behaviour) { b.Fails = codes.OK })
-						if _, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(2)); err != nil && refused {
-							t.Errorf("a caller that it serves: %v", err)
-						}
-						if got, _ := s.client.Away(key); refused && got == "" {
-							t.Errorf("a caller's token has ended the outage of a refused probe, after %s for another", before)
-						}
+						_, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(2))
+						testutil.Expect(t, err == nil || !refused, "a caller that it serves: %v", err)
+						got, _ := s.client.Away(key)
+						testutil.Expect(t, !refused || got != "", "a caller's token has ended the outage of a refused probe, after %s for another", before)
 					}
 				},
 				Back: func(*signing.PrivateKey) { stop() },
@@ -212,18 +205,16 @@ func TestLies(t *testing.T) {
 		for i := range 50 {
 			header := fmt.Sprintf(`{"alg":"ES256","kid":"another-%d","typ":"JWT"}`, i)
 			s.Set(func(b *signertest.Behaviour) { b.Header = header })
-			if _, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(0)); err == nil {
-				t.Error("what another key has signed has left")
-			}
+			_, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(0))
+			testutil.Expect(t, err != nil, "what another key has signed has left")
 		}
 		s.Set(func(b *signertest.Behaviour) { b.Header = `{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT"}` })
 		for _, before := range []codes.Code{codes.OK, codes.Unavailable} {
 			s.Set(func(b *signertest.Behaviour) { b.Fails = before })
 			_, _, _ = key.Sign(ctx, signing.JWTHeader, signertest.Payload(0))
 			s.Set(func(b *signertest.Behaviour) { b.Fails = codes.OK })
-			if _, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(0)); err != nil {
-				t.Errorf("a caller that it serves: %v", err)
-			}
+			_, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(0))
+			testutil.Expect(t, err == nil, "a caller that it serves: %v", err)
 		}
 	}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
@@ -240,22 +231,17 @@ func TestLies(t *testing.T) {
 			return err
 		},
 		Away: func(_ *signing.PrivateKey, reason string) {
-			if !strings.Contains(reason, "which is not pinned") || probes != 1 {
-				t.Errorf("away after %d probes: %s", probes, reason)
-			}
+			testutil.Expect(t, strings.Contains(reason, "which is not pinned") && probes == 1, "away after %d probes: %s", probes, reason)
 		},
 		Back: func(*signing.PrivateKey) {
 			backAt = probes
 			stop()
 		},
 	})
-	if backAt != 4 {
-		t.Errorf("back after %d probes, want 4: callers got wrong signatures during the first three", backAt)
-	}
+	testutil.Expect(t, backAt == 4, "back after %d probes, want 4: callers got wrong signatures during the first three", backAt)
 	lines := strings.Count(logger.GetSink().(ktesting.Underlier).GetBuffer().String(), "\n")
-	if most := 2 + int(time.Since(began)/time.Second); lines > most {
-		t.Errorf("%d lines, want %d at most", lines, most)
-	}
+	most := 2 + int(time.Since(began)/time.Second)
+	testutil.Expect(t, lines <= most, "%d lines, want %d at most", lines, most)
 }
 
 // TestLastLine: however often a signer comes and goes, the last line of the log is about how it is.
@@ -278,9 +264,8 @@ func TestLastLine(t *testing.T) {
 		Away: func(*signing.PrivateKey, string) { stop() },
 	})
 	lines := strings.Split(strings.TrimSpace(logger.GetSink().(ktesting.Underlier).GetBuffer().String()), "\n")
-	if last := lines[len(lines)-1]; !strings.Contains(last, "does not sign") {
-		t.Errorf("the last line is %q", last)
-	}
+	last := lines[len(lines)-1]
+	testutil.Expect(t, strings.Contains(last, "does not sign"), "the last line is %q", last)
 }
 
 // TestSocketIsRemoved: a signer that has left the file of sockets is away for longer and longer.
@@ -290,9 +275,8 @@ func TestSocketIsRemoved(t *testing.T) {
 	client := remote.NewClient(func() remote.Sockets { return nil }, nil)
 	for before := time.Duration(-1); before < 20*time.Millisecond; {
 		reason, lasted := client.Away(key)
-		if !strings.Contains(reason, "has no socket for this key") || lasted < before {
-			t.Fatalf("away for %s after %s: %s", lasted, before, reason)
-		}
+		testutil.Require(t, strings.Contains(reason, "has none for this key") && lasted >= before, "away for %s after %s: %s", lasted,
+			before, reason)
 		before = lasted
 	}
 }
@@ -316,21 +300,18 @@ func TestNoPileUp(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 100 {
 			calls.Go(func() {
-				if _, _, err := key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(i)); err == nil {
-					t.Error("a signer that hangs has signed")
-				}
+				_, _, err := key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(i))
+				testutil.Expect(t, err != nil, "a signer that hangs has signed")
 			})
 		}
 		calls.Wait()
 	}
 	// Two polls of 2 s, and not 200 calls, a few at a time.
-	if took := time.Since(begun); took > 8*time.Second {
-		t.Errorf("200 calls took %s", took)
-	}
+	took := time.Since(begun)
+	testutil.Expect(t, took <= 8*time.Second, "200 calls took %s", took)
 	s.Set(func(b *signertest.Behaviour) { b.Hang = false })
-	if _, _, err := key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0)); err != nil {
-		t.Errorf("after the outage: %v", err)
-	}
+	_, _, err := key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0))
+	testutil.Expect(t, err == nil, "after the outage: %v", err)
 }
 
 // TestGoneAndBack: a signer that has gone is found again without anything being restarted.
@@ -340,9 +321,8 @@ func TestGoneAndBack(t *testing.T) {
 	key := s.pinned(t)
 	s.Stop()
 	_, _, err := key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0))
-	if _, ok := errors.AsType[*signing.UnavailableError](err); !ok {
-		t.Fatalf("Sign returned %v", err)
-	}
+	_, ok := errors.AsType[*signing.UnavailableError](err)
+	testutil.Require(t, ok, "Sign returned %v", err)
 	s.Start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -351,9 +331,7 @@ func TestGoneAndBack(t *testing.T) {
 			break
 		}
 	}
-	if err != nil {
-		t.Errorf("after the outage: %v", err)
-	}
+	testutil.Expect(t, err == nil, "after the outage: %v", err)
 }
 
 // TestUnpinnedKey reports a key that a signer lists and the ring does not have, and not each one that it lists next.
@@ -377,9 +355,7 @@ func TestUnpinnedKey(t *testing.T) {
 		},
 		Unpinned: func(_ *signing.PrivateKey, ids []string) { reported += strings.Join(ids, " ") },
 	})
-	if probes != 3 || reported != `"next-1"` {
-		t.Errorf("after %d probes it has reported the keys %s, want next-1", probes, reported)
-	}
+	testutil.Expect(t, probes == 3 && reported == `"next-1"`, "after %d probes it has reported the keys %s, want next-1", probes, reported)
 }
 
 func TestPinRefuses(t *testing.T) {
@@ -412,7 +388,7 @@ func TestPinRefuses(t *testing.T) {
 		},
 		"gone":         {func(_ *testing.T, s *foreignSigner) { s.Stop() }, "no such file"},
 		"open to all":  {func(t *testing.T, s *foreignSigner) { chmod(t, s.path, 0o777) }, "every user may have tokens signed"},
-		"unknown name": {func(_ *testing.T, s *foreignSigner) { s.path = "" }, "--service-account-key-sockets has no socket for this key"},
+		"unknown name": {func(_ *testing.T, s *foreignSigner) { s.path = "" }, "the file of sockets has none for this key"},
 		"another user's": {func(t *testing.T, s *foreignSigner) {
 			if err := os.Chown(s.path, 4711, -1); err != nil {
 				t.Skip("only root can give a socket away")
@@ -433,9 +409,7 @@ func TestPinRefuses(t *testing.T) {
 
 func chmod(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Chmod(path, mode))
 }
 
 func TestParseSockets(t *testing.T) {

@@ -34,31 +34,25 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		state, err := decode(data, nil)
 		if err != nil {
-			if strings.Contains(err.Error(), secret) {
-				t.Fatalf("the error quotes a key: %v", err)
-			}
+			testutil.Require(t, !strings.Contains(err.Error(), secret), "the error quotes a key: %v", err)
 			return
 		}
 		// What is written need not be what was read, such as 12:00+00:00 for 12:00Z; what is read
 		// then must be.
-		once, err := encode(state)
-		testutil.Must(t, err)
-		again, err := decode(once, nil)
-		testutil.Must(t, err)
+		once := testutil.Get(encode(state))(t)
+		again := testutil.Get(decode(once, nil))(t)
 		if twice, err := encode(again); err != nil || !bytes.Equal(once, twice) || again.Version() != state.Version() {
 			t.Fatalf("reads otherwise than it was written:\n%s", once)
 		}
 		keyring := signing.NewKeyring(state.Ring())
-		if got, want := len(keyring.Keys().All()), len(state.Keys); got != want {
-			t.Fatalf("%d keys verify, and the file names %d", got, want)
-		}
+		got, want := len(keyring.Keys().All()), len(state.Keys)
+		testutil.Require(t, got == want, "%d keys verify, and the file names %d", got, want)
 		for _, key := range state.Keys {
 			if public, ok := keyring.Keys().Lookup(key.ID); !ok || public.Algorithm != key.Algorithm || keyring.Ring().Role(key.ID) != key.Role {
 				t.Fatalf("%s key %s does not verify, or with another algorithm or role", key.Role, key.ID)
 			}
-			if (key.Private == nil) != key.PublicOnly {
-				t.Fatalf("%s key %s is public only: %t, with the private half %v", key.Role, key.ID, key.PublicOnly, key.Private)
-			}
+			testutil.Require(t, (key.Private == nil) == key.PublicOnly, "%s key %s is public only: %t, with the private half %v", key.Role, key.ID,
+				key.PublicOnly, key.Private)
 		}
 		if _, _, err := keyring.Sign(t.Context(), signing.JWTHeader, "e30"); err != nil {
 			t.Fatalf("the ring cannot sign: %v", err)

@@ -30,17 +30,13 @@ func TestReadRefuses(t *testing.T) {
 		return func(t *testing.T, f *File) {
 			t.Helper()
 			data := string(bytesOf(t, f))
-			if !strings.Contains(data, old) {
-				t.Fatalf("the ring has no %s", old)
-			}
+			testutil.Require(t, strings.Contains(data, old), "the ring has no %s", old)
 			testutil.Must(t, os.WriteFile(f.path, []byte(strings.ReplaceAll(data, old, replacement)), 0o600))
 		}
 	}
 	text := func(pem []byte) string { return strings.ReplaceAll(string(pem), "\n", `\n`) }
 	public := func(pem []byte) []byte {
-		encoded, err := signing.EncodePublicKeys(testkeys.Parse(pem).Public())
-		testutil.Must(t, err)
-		return encoded
+		return testutil.Get(signing.EncodePublicKeys(testkeys.Parse(pem).Public()))(t)
 	}
 	rsa, half := text(testkeys.Parse(testkeys.RSA2048()).PEM()), text(public(testkeys.P384()))
 	other := testkeys.Parse(testkeys.RSA2048Other())
@@ -80,15 +76,10 @@ func TestReadRefuses(t *testing.T) {
 			f := newRing(t)
 			tc.damage(t, f)
 			_, err := f.Read()
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Fatalf("%s: got %v, want an error with %q", tc.reason, err, tc.want)
-			}
-			if !strings.Contains(err.Error(), f.path) || strings.Contains(err.Error(), "PRIVATE KEY") {
-				t.Errorf("%s: error %q does not name the file, or quotes it", tc.reason, err)
-			}
-			if err := f.Update(1, rollback); err == nil {
-				t.Errorf("%s: a writer went to work on it", tc.reason)
-			}
+			testutil.Require(t, err != nil && strings.Contains(err.Error(), tc.want), "%s: got %v, want an error with %q", tc.reason, err, tc.want)
+			testutil.Expect(t, strings.Contains(err.Error(), f.path) && !strings.Contains(err.Error(), "PRIVATE KEY"),
+				"%s: error %q does not name the file, or quotes it", tc.reason, err)
+			testutil.Expect(t, f.Update(1, rollback) != nil, "%s: a writer went to work on it", tc.reason)
 		})
 	}
 }
@@ -102,12 +93,9 @@ func TestStaleGeneration(t *testing.T) {
 	update(t, f, publish(testkeys.Parse(testkeys.P256())))
 	before := bytesOf(t, f)
 	want := fmt.Sprintf("generation %d was read and it has %d now", generation, generation+1)
-	if err := f.Update(generation, rotate); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("updated a stale generation: %v", err)
-	}
-	if !bytes.Equal(before, bytesOf(t, f)) || len(files(t, f)) != 1 {
-		t.Error("a stale or killed writer has left something")
-	}
+	err := f.Update(generation, rotate)
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), want), "updated a stale generation: %v", err)
+	testutil.Expect(t, bytes.Equal(before, bytesOf(t, f)) && len(files(t, f)) == 1, "a stale or killed writer has left something")
 }
 
 func TestSecondWriterIsRefused(t *testing.T) {
@@ -115,17 +103,14 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	f := newRing(t)
 	err := f.Update(1, func(s State) (State, error) {
 		err := At(f.path).Update(s.Generation, rollback)
-		if err == nil || !strings.Contains(err.Error(), "is being changed by another process") {
-			t.Errorf("a second writer got %v", err)
-		}
+		testutil.Expect(t, err != nil && strings.Contains(err.Error(), "is being changed by another process"), "a second writer got %v", err)
 		if _, err := At(f.path).Read(); err != nil {
 			t.Errorf("a reader was kept waiting: %v", err)
 		}
 		return Next(s, KeyOf(testkeys.Parse(testkeys.RSA2048())), epoch) // refused
 	})
-	if _, refused := errors.AsType[*Refusal](err); !refused {
-		t.Fatalf("the first writer got %v", err)
-	}
+	_, refused := errors.AsType[*Refusal](err)
+	testutil.Require(t, refused, "the first writer got %v", err)
 	update(t, f, publish(testkeys.Parse(testkeys.P256()))) // the lock is free again
 }
 
@@ -137,9 +122,7 @@ func TestMountedSecret(t *testing.T) {
 	testutil.Must(t, os.Symlink("..2026_11_21", filepath.Join(mount, "..data")))
 	testutil.Must(t, os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
 	f := At(filepath.Join(mount, "ring.json"))
-	if read(t, f).Active().ID != rsaID {
-		t.Error("the ring of a mounted Secret is another one")
-	}
+	testutil.Expect(t, read(t, f).Active().ID == rsaID, "the ring of a mounted Secret is another one")
 	for what, err := range map[string]error{
 		"it counts as writable": f.Writable(),
 		"published into it":     f.Update(1, publish(testkeys.Parse(testkeys.P256()))),
@@ -159,15 +142,12 @@ func TestInit(t *testing.T) {
 		!strings.Contains(err.Error(), "is there already") {
 		t.Errorf("made over a ring: %v", err)
 	}
-	if !bytes.Equal(before, bytesOf(t, ring)) {
-		t.Error("the ring that was there has changed")
-	}
+	testutil.Expect(t, bytes.Equal(before, bytesOf(t, ring)), "the ring that was there has changed")
 	signs, other := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256()).Public()
 	once := At(filepath.Join(t.TempDir(), "ring.json")) // in a directory that is there
 	testutil.Must(t, once.Init(signs, []signing.PublicKey{signs.Public(), other, other}, nil, epoch))
-	if keys := read(t, once).Keys; len(keys) != 2 {
-		t.Errorf("the ring has %d keys, want 2", len(keys))
-	}
+	keys := read(t, once).Keys
+	testutil.Expect(t, len(keys) == 2, "the ring has %d keys, want 2", len(keys))
 }
 
 // TestGone: what leaves the ring is on record, whether it may have signed or not, and does not come back,
@@ -210,12 +190,9 @@ func TestPrevious(t *testing.T) {
 	previous, victim := At(f.path+previousSuffix), testutil.WriteFile(t, "victim", []byte("x"))
 	testutil.Must(t, os.Symlink(victim, previous.path))
 	update(t, f, publish(testkeys.Parse(testkeys.P256())))
-	if info, err := os.Lstat(previous.path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("written through a link, or where others may read it: %v, %v", info, err)
-	}
-	if !bytes.Equal(bytesOf(t, previous), before) {
-		t.Error("it is not the ring before the change")
-	}
+	info, err := os.Lstat(previous.path)
+	testutil.Expect(t, err == nil && info.Mode() == 0o600, "written through a link, or where others may read it: %v, %v", info, err)
+	testutil.Expect(t, bytes.Equal(bytesOf(t, previous), before), "it is not the ring before the change")
 	update(t, f, rotate)
 	newest := bytesOf(t, previous)
 	testutil.Must(t, os.WriteFile(f.path, before, 0o600)) // restored, and a leaked key is revoked
@@ -224,9 +201,7 @@ func TestPrevious(t *testing.T) {
 		return s, nil
 	})
 	update(t, f, publish(testkeys.Parse(testkeys.P521())))
-	if !bytes.Equal(bytesOf(t, previous), newest) {
-		t.Error("a newer ring than the one that is changed is lost")
-	}
+	testutil.Expect(t, bytes.Equal(bytesOf(t, previous), newest), "a newer ring than the one that is changed is lost")
 	testutil.Must(t, os.WriteFile(f.path, newest, 0o600))
 	update(t, f, rotate, revokeOf(rsaID))
 	revoked := read(t, f)
@@ -235,16 +210,12 @@ func TestPrevious(t *testing.T) {
 		t.Errorf("a change has lost a revocation: %+v", after.Revoked)
 	}
 	update(t, f, func(State) (State, error) { return read(t, previous), nil })
-	if keyring := signing.NewKeyring(read(t, f).Ring()); !keyring.Keys().Revoked(rsaID) {
-		t.Error("an older ring brings the revoked key back")
-	}
+	testutil.Expect(t, signing.NewKeyring(read(t, f).Ring()).Keys().Revoked(rsaID), "an older ring brings the revoked key back")
 	other := At(filepath.Join(t.TempDir(), "ring.json"))
 	testutil.Must(t, os.WriteFile(other.path, before, 0o600))
 	gone := []Removed{{ID: p384ID, Digest: p384ID, Reason: Revoked}}
 	update(t, other, func(s State) (State, error) { return Import(s, read(t, other), gone) })
-	if !slices.Equal(read(t, other).Revoked, gone) {
-		t.Errorf("the same ring with another revocation: %+v", read(t, other).Revoked)
-	}
+	testutil.Expect(t, slices.Equal(read(t, other).Revoked, gone), "the same ring with another revocation: %+v", read(t, other).Revoked)
 }
 
 // TestFork: a rotation on one node, and on the other one a rotation that was taken back. The second
@@ -259,12 +230,8 @@ func TestFork(t *testing.T) {
 		before := bytesOf(t, to)
 		err := importFrom(from, to)
 		want := fmt.Sprintf("generation %d is forked from %d", read(t, from).Generation, read(t, to).Generation)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("imported a forked ring: %v", err)
-		}
-		if !bytes.Equal(before, bytesOf(t, to)) {
-			t.Error("a refused import has changed the ring")
-		}
+		testutil.Expect(t, err != nil && strings.Contains(err.Error(), want), "imported a forked ring: %v", err)
+		testutil.Expect(t, bytes.Equal(before, bytesOf(t, to)), "a refused import has changed the ring")
 	}
 
 	followed := follow(t, first.path)
@@ -273,9 +240,8 @@ func TestFork(t *testing.T) {
 	followed.expect(t, "+5")
 	joined := read(t, first)
 	for _, id := range []string{rsaID, p256ID, p384ID, testkeys.Parse(testkeys.P521()).ID()} {
-		if key, ok := joined.Key(id); !ok || (key.Role == signing.Active) != (id == p256ID) {
-			t.Errorf("after the join key %s is %q", id, key.Role)
-		}
+		key, ok := joined.Key(id)
+		testutil.Expect(t, ok && (key.Role == signing.Active) == (id == p256ID), "after the join key %s is %q", id, key.Role)
 	}
 	if err := importFrom(first, second); err != nil {
 		t.Errorf("the joined ring is not newer than the other one: %v", err)
@@ -286,9 +252,8 @@ func TestFork(t *testing.T) {
 	foreign := At(filepath.Join(t.TempDir(), "ring.json"))
 	testutil.Must(t, foreign.Init(testkeys.Parse(testkeys.P256Other()), nil, nil, epoch))
 	_, err := Join(read(t, first), read(t, foreign), nil, epoch)
-	if err == nil || !strings.Contains(err.Error(), "no version and no key in common") {
-		t.Errorf("joined the ring of another cluster: %v", err)
-	}
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "no version and no key in common"),
+		"joined the ring of another cluster: %v", err)
 }
 
 // TestImport brings copies of a ring to another node.
@@ -297,12 +262,9 @@ func TestImport(t *testing.T) {
 	source, copied := newRing(t), At(filepath.Join(t.TempDir(), "pki", "ring.json"))
 	bring := func(from *File, want bool) {
 		t.Helper()
-		if err := importFrom(from, copied); IsDone(err) == want || want && err != nil {
-			t.Errorf("error %v; changed: want %t", err, want)
-		}
-		if !bytes.Equal(bytesOf(t, from), bytesOf(t, copied)) {
-			t.Error("the copy is another ring")
-		}
+		err := importFrom(from, copied)
+		testutil.Expect(t, IsDone(err) != want && (!want || err == nil), "error %v; changed: want %t", err, want)
+		testutil.Expect(t, bytes.Equal(bytesOf(t, from), bytesOf(t, copied)), "the copy is another ring")
 	}
 	bring(source, true)
 	bring(source, false)
@@ -318,9 +280,8 @@ func TestImport(t *testing.T) {
 	for from, want := range map[*File]string{
 		old: "generation 1 is older than 3", damaged: "the key ring is not JSON",
 	} {
-		if err := importFrom(from, copied); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v; want %q", err, want)
-		}
+		err := importFrom(from, copied)
+		testutil.Expect(t, err != nil && strings.Contains(err.Error(), want), "error %v; want %q", err, want)
 	}
 	bring(source, false)
 }
@@ -329,22 +290,17 @@ func TestImport(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
-	before, err := os.ReadFile(f.path)
-	testutil.Must(t, err)
+	before := testutil.Get(os.ReadFile(f.path))(t)
 	dry := f.DryRun()
 	update(t, dry, publish(testkeys.Parse(testkeys.P256())), rotate)
-	if id := read(t, dry).Active().ID; id != p256ID {
-		t.Errorf("key %s would sign, want %s", id, p256ID)
-	}
-	if err := f.DryRun().Update(7, rotate); err == nil {
-		t.Error("a stale change is taken")
-	}
+	id := read(t, dry).Active().ID
+	testutil.Expect(t, id == p256ID, "key %s would sign, want %s", id, p256ID)
+	testutil.Expect(t, f.DryRun().Update(7, rotate) != nil, "a stale change is taken")
 	fresh := At(filepath.Join(t.TempDir(), "keys", "ring.json"))
 	testutil.Must(t, fresh.DryRun().Init(testkeys.Parse(testkeys.RSA2048()), nil, nil, epoch))
 	testutil.Must(t, importFrom(f, fresh.DryRun()))
-	if _, err := os.Stat(filepath.Dir(fresh.path)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its directory is there, or %v", err)
-	}
+	_, err := os.Stat(filepath.Dir(fresh.path))
+	testutil.Expect(t, errors.Is(err, fs.ErrNotExist), "its directory is there, or %v", err)
 	if after, err := os.ReadFile(f.path); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the file has changed, or %v", err)
 	}
@@ -365,9 +321,7 @@ const (
 
 func read(t testing.TB, f *File) State {
 	t.Helper()
-	state, err := f.Read()
-	testutil.Must(t, err)
-	return state
+	return testutil.Get(f.Read())(t)
 }
 
 // newRing makes a ring in which an RSA key signs, a public key verifies and no key is next.
@@ -422,12 +376,10 @@ func revokeOf(id string) transition {
 // files lists the directory but for the lock, with modes.
 func files(t testing.TB, f *File) map[string]fs.FileMode {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(f.path))
-	testutil.Must(t, err)
+	entries := testutil.Get(os.ReadDir(filepath.Dir(f.path)))(t)
 	all := map[string]fs.FileMode{}
 	for _, entry := range entries {
-		info, err := entry.Info()
-		testutil.Must(t, err)
+		info := testutil.Get(entry.Info())(t)
 		if !slices.Contains([]string{lockSuffix, previousSuffix}, strings.TrimPrefix(entry.Name(), filepath.Base(f.path))) {
 			all[entry.Name()] = info.Mode()
 		}
@@ -438,7 +390,5 @@ func files(t testing.TB, f *File) map[string]fs.FileMode {
 // bytesOf is the content of the file.
 func bytesOf(t testing.TB, f *File) []byte {
 	t.Helper()
-	data, err := os.ReadFile(f.path)
-	testutil.Must(t, err)
-	return data
+	return testutil.Get(os.ReadFile(f.path))(t)
 }

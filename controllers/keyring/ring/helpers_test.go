@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sa-controller-manager/controllers/keyring/ring"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 )
 
@@ -41,14 +42,8 @@ func ids(state ring.State) []string {
 
 func encode(t testing.TB, state ring.State) []byte {
 	t.Helper()
-	if err := state.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	data, err := json.Marshal(state)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	testutil.Must(t, state.Validate())
+	return testutil.Get(json.Marshal(state))(t)
 }
 
 // decode is how a state is read, without its keys.
@@ -64,9 +59,7 @@ func must(t testing.TB) func(ring.State, error) ring.State {
 	t.Helper()
 	return func(state ring.State, err error) ring.State {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return state
 	}
 }

@@ -42,15 +42,12 @@ func (f *followed) expect(t *testing.T, want string) {
 	t.Helper()
 	select {
 	case told := <-f.told:
-		if !strings.Contains(told, want) {
-			t.Fatalf("told %q, want %q", told, want)
-		}
+		testutil.Require(t, strings.Contains(told, want), "told %q, want %q", told, want)
 	case <-time.After(15 * time.Second):
 		t.Fatalf("not told %q within 15 s", want)
 	}
-	if refused := f.Status().Refused; (refused != nil) != strings.HasPrefix(want, "-") {
-		t.Errorf("after %q the file counts as refused: %v", want, refused)
-	}
+	refused := f.Status().Refused
+	testutil.Expect(t, (refused != nil) == strings.HasPrefix(want, "-"), "after %q the file counts as refused: %v", want, refused)
 }
 
 // restored waits until the file has the content in use again, which is not reported.
@@ -81,9 +78,7 @@ func TestWatch(t *testing.T) {
 
 	testutil.Must(t, atomicfile.Write(ring.path, old, 0o600))
 	f.expect(t, "-"+ring.path+": generation 2 is older than 3, which is in use")
-	if f.Load().ActiveID() != p256ID {
-		t.Error("an old copy took the key back")
-	}
+	testutil.Expect(t, f.Load().ActiveID() == p256ID, "an old copy took the key back")
 	testutil.Must(t, atomicfile.Write(ring.path, []byte("garbage"), 0o600))
 	f.expect(t, "-"+ring.path+": the key ring is not JSON")
 	testutil.Must(t, atomicfile.Write(ring.path, present, 0o600))
@@ -95,9 +90,8 @@ func TestWatch(t *testing.T) {
 	testutil.Must(t, atomicfile.Write(ring.path, present, 0o600))
 	f.restored(t)
 
-	if got := f.Status().Detail; got != "generation 3, without a next key" {
-		t.Errorf("the status is %q", got)
-	}
+	got := f.Status().Detail
+	testutil.Expect(t, got == "generation 3, without a next key", "the status is %q", got)
 	update(t, ring, publish(testkeys.Parse(testkeys.P521())))
 	f.expect(t, "+4")
 	if got := f.Status().Detail; got != "generation 4" {

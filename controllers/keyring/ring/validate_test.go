@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sa-controller-manager/controllers/keyring/ring"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 )
 
@@ -66,9 +67,8 @@ func TestValidateRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			state := must(t)(ring.New(newKey(0), []ring.Key{newKey(1)}, new(newKey(2)), epoch))
 			tc.spoil(&state)
-			if err := state.Validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want an error with %q", err, tc.want)
-			}
+			err := state.Validate()
+			testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.want), "got %v, want an error with %q", err, tc.want)
 		})
 	}
 }
@@ -122,21 +122,18 @@ func TestTransitions(t *testing.T) {
 			err: second2(ring.Prune(third, "key-0", ring.Usage{}, epoch.Add(ring.ClockSkew), ring.Policy{})), want: "",
 		},
 	} {
-		if (tc.err == nil) != (tc.want == "") || tc.err != nil && !strings.Contains(tc.err.Error(), tc.want) {
-			t.Errorf("%s: %v, want %q", reason, tc.err, tc.want)
-		}
+		testutil.Expect(t, (tc.err == nil) == (tc.want == "") && (tc.err == nil || strings.Contains(tc.err.Error(), tc.want)), "%s: %v, want %q",
+			reason, tc.err, tc.want)
 	}
 	back := must(ring.Rollback(second, epoch))
-	if _, ok := back.Next(); ok || back.Active().ID != "key-0" {
-		t.Errorf("after a rollback from an HSM its next key is next: %+v", back)
-	}
+	_, ok := back.Next()
+	testutil.Expect(t, !ok && back.Active().ID == "key-0", "after a rollback from an HSM its next key is next: %+v", back)
 	if withdrawn := must(ring.Revoke(back, revocations("key-2"), nil, nil, epoch)); len(withdrawn.Revoked) != 1 ||
 		withdrawn.Version() != back.Version() {
 		t.Errorf("a withdrawn key cannot be revoked, or the ring is of another generation: %+v", withdrawn)
 	}
-	if key, _ := third.Key("key-0"); !key.PublicOnly || third.Previous != "key-1" {
-		t.Errorf("the file keeps the private half of a key that nothing goes back to")
-	}
+	key, _ := third.Key("key-0")
+	testutil.Expect(t, key.PublicOnly && third.Previous == "key-1", "the file keeps the private half of a key that nothing goes back to")
 }
 
 // TestAcceptOlder: a backup that is taken is newer than what was lost, and nothing that is revoked comes back.
@@ -147,12 +144,10 @@ func TestAcceptOlder(t *testing.T) {
 	lost := must(ring.Rotate(backup, new(newKey(2)), epoch))
 	lost = must(ring.Revoke(lost, revocations("key-0"), nil, nil, epoch))
 	accepted := must(ring.AcceptOlder(backup, lost.Generation, lost.History, "key-1", nil, epoch))
-	if !accepted.Knows(lost.Version()) || !accepted.Knows(backup.Version()) || accepted.Generation != lost.Generation+1 {
-		t.Errorf("the ring that is accepted is not the newest: generation %d, history %q", accepted.Generation, accepted.History)
-	}
-	if accepted.Active().ID != "key-1" || accepted.Previous != "key-0" {
-		t.Errorf("%s signs, want the key that has signed last", accepted.Active().ID)
-	}
+	testutil.Expect(t, accepted.Knows(lost.Version()) && accepted.Knows(backup.Version()) && accepted.Generation == lost.Generation+1,
+		"the ring that is accepted is not the newest: generation %d, history %q", accepted.Generation, accepted.History)
+	testutil.Expect(t, accepted.Active().ID == "key-1" && accepted.Previous == "key-0", "%s signs, want the key that has signed last",
+		accepted.Active().ID)
 	// A revocation counts for a key that a file still has, and is of no generation.
 	accepted.Revoked = lost.Revoked
 	again, err := decode(encode(t, accepted))
@@ -168,13 +163,10 @@ func TestAcceptOlderSigns(t *testing.T) {
 	backup := must(ring.New(newKey(0), nil, new(newKey(1)), epoch))
 	backup.Revoked = revocations("key-0", "key-1")
 	accepted := must(ring.AcceptOlder(backup, 5, nil, "key-7", new(newKey(2)), epoch))
-	if accepted.Active().ID != "key-2" || len(accepted.Keys) != 1 {
-		t.Errorf("%+v signs, and the ring has %d keys", accepted.Active(), len(accepted.Keys))
-	}
+	testutil.Expect(t, accepted.Active().ID == "key-2" && len(accepted.Keys) == 1, "%+v signs, and the ring has %d keys", accepted.Active(),
+		len(accepted.Keys))
 	refusedWith := func(_ ring.State, err error) bool { return err != nil }
-	if !refusedWith(ring.AcceptOlder(backup, 5, nil, "key-7", nil, epoch)) {
-		t.Error("a ring without a key that signs is accepted")
-	}
+	testutil.Expect(t, refusedWith(ring.AcceptOlder(backup, 5, nil, "key-7", nil, epoch)), "a ring without a key that signs is accepted")
 }
 
 func second2(_ ring.State, err error) error { return err }
@@ -197,9 +189,8 @@ func TestHistory(t *testing.T) {
 			later = state.Version()
 		}
 	}
-	if len(state.History) != 1000 || state.Knows(first) || !state.Knows(later) {
-		t.Errorf("%d versions, the first one known: %t, a later one: %t", len(state.History), state.Knows(first), state.Knows(later))
-	}
+	testutil.Expect(t, len(state.History) == 1000 && !state.Knows(first) && state.Knows(later),
+		"%d versions, the first one known: %t, a later one: %t", len(state.History), state.Knows(first), state.Knows(later))
 }
 
 func TestApply(t *testing.T) {
@@ -227,13 +218,11 @@ func TestApply(t *testing.T) {
 		for _, key := range applied.All() {
 			got = append(got, key.ID+" "+string(key.Role))
 		}
-		if text := strings.Join(got, ", "); text != tc.want {
-			t.Errorf("%s: %s, want %s", name, text, tc.want)
-		}
+		text := strings.Join(got, ", ")
+		testutil.Expect(t, text == tc.want, "%s: %s, want %s", name, text, tc.want)
 		for _, revoked := range tc.desired.Revoked {
-			if !applied.KeySet().Revoked(revoked.Digest) || applied.KeySet().Revoked("key-7") {
-				t.Errorf("%s: it does not say what was revoked", name)
-			}
+			testutil.Expect(t, applied.KeySet().Revoked(revoked.Digest) && !applied.KeySet().Revoked("key-7"),
+				"%s: it does not say what was revoked", name)
 		}
 	}
 }
@@ -254,21 +243,17 @@ func TestJoin(t *testing.T) {
 		"key-0": signing.Retired, "key-1": signing.Active, "key-2": signing.Next, "key-3": signing.Retired, "key-4": signing.Retired,
 	} {
 		key, _ := joined.Key(id)
-		if key.Role != role || role == signing.Retired && !key.RetiredAt.Equal(later) {
-			t.Errorf("key %s is %q since %v, want %q since now", id, key.Role, key.RetiredAt, role)
-		}
+		testutil.Expect(t, key.Role == role && (role != signing.Retired || key.RetiredAt.Equal(later)),
+			"key %s is %q since %v, want %q since now", id, key.Role, key.RetiredAt, role)
 	}
-	if !joined.Knows(ours.Version()) || !joined.Knows(theirs.Version()) || joined.Generation != theirs.Generation+1 {
-		t.Errorf("generation %d, history %v: not newer than both", joined.Generation, joined.History)
-	}
+	testutil.Expect(t, joined.Knows(ours.Version()) && joined.Knows(theirs.Version()) && joined.Generation == theirs.Generation+1,
+		"generation %d, history %v: not newer than both", joined.Generation, joined.History)
 
 	pruned := must(ring.Prune(ours, "key-9", ring.Usage{}, later, policy))
-	if again := must(ring.Join(pruned, theirs, nil, later)); again.Active().ID != "key-1" || len(again.Removed) != 0 {
-		t.Errorf("what one side alone has pruned is gone: %+v", again)
-	}
-	if _, err := ring.Join(pruned, common, nil, later); err == nil || !strings.Contains(err.Error(), "one has come from the other") {
-		t.Errorf("joined: %v", err)
-	}
+	again := must(ring.Join(pruned, theirs, nil, later))
+	testutil.Expect(t, again.Active().ID == "key-1" && len(again.Removed) == 0, "what one side alone has pruned is gone: %+v", again)
+	_, err := ring.Join(pruned, common, nil, later)
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "one has come from the other"), "joined: %v", err)
 
 	revoke := func(state ring.State, ids ...string) ring.State {
 		return must(ring.Revoke(state, revocations(ids...), nil, nil, later))
@@ -278,9 +263,8 @@ func TestJoin(t *testing.T) {
 			later)),
 	} {
 		_, there := joined.Key("key-0")
-		if there || !slices.Contains(joined.Revoked, ring.Removed{ID: "key-0", Digest: "key-0", Reason: ring.Revoked}) {
-			t.Errorf("revoked %s, and it came back", name)
-		}
+		testutil.Expect(t, !there && slices.Contains(joined.Revoked, ring.Removed{ID: "key-0", Digest: "key-0", Reason: ring.Revoked}),
+			"revoked %s, and it came back", name)
 	}
 	if joined := must(ring.Join(ours, revoke(theirs, "key-1"), nil, later)); joined.Active().ID != "key-2" {
 		t.Errorf("%s signs, want the next key, since the active one was revoked there", joined.Active().ID)

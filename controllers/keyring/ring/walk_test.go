@@ -17,6 +17,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"sa-controller-manager/controllers/keyring/ring"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 )
 
@@ -211,9 +212,8 @@ func checkRefusal(t *testing.T, w world, m move, err error) {
 	at.now = refusal.Until
 	if _, err := m.do(at); err != nil {
 		var again *ring.Refusal // another reason may last longer
-		if !errors.As(err, &again) || !again.Until.After(refusal.Until) {
-			t.Errorf("%s, then %s: refused until %s, and then too: %v", w.path, m.name, refusal.Until, err)
-		}
+		testutil.Expect(t, errors.As(err, &again) && again.Until.After(refusal.Until), "%s, then %s: refused until %s, and then too: %v", w.path,
+			m.name, refusal.Until, err)
 	}
 	at.now = refusal.Until.Add(-time.Second)
 	if _, err := m.do(at); err == nil {
@@ -239,11 +239,9 @@ func FuzzTransitions(f *testing.F) {
 		for _, m := range moves(world{state: state, now: epoch, made: 1000}) {
 			after, err := m.do(world{state: state, now: epoch.Add(time.Hour), made: 1000})
 			var refusal *ring.Refusal
-			if err != nil && !errors.As(err, &refusal) {
-				t.Fatalf("%s: %v", m.name, err)
-			}
-			if err == nil && after.Validate() != nil {
-				t.Fatalf("%s: %v", m.name, after.Validate())
+			testutil.Require(t, err == nil || errors.As(err, &refusal), "%s: %v", m.name, err)
+			if err == nil {
+				testutil.CheckError(t, m.name, "", after.Validate())
 			}
 		}
 	})

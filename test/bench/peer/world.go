@@ -78,7 +78,7 @@ func (w *world) watch(ctx context.Context) error {
 		core.ServiceAccounts().Informer(), core.ConfigMaps().Informer(), core.Secrets().Informer(),
 	} {
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: w.see, UpdateFunc: func(_, object any) { w.see(object) }, DeleteFunc: w.seeDeleted,
+			AddFunc: w.see, UpdateFunc: func(_, object any) { w.see(object) },
 		}); err != nil {
 			return err
 		}
@@ -93,14 +93,10 @@ func (w *world) watch(ctx context.Context) error {
 }
 
 // What is awaited, by name: that a ServiceAccount exists, that a namespace has its kube-root-ca.crt, that a token
-// Secret has all of its data, or one of an account, and that a Secret is deleted.
+// Secret has all of its data.
 func accountOf(namespace, name string) string { return "account " + namespace + "/" + name }
 func rootCA(namespace string) string          { return "root CA of " + namespace }
 func filled(namespace, name string) string    { return "filled Secret " + namespace + "/" + name }
-func filledOf(namespace, name string) string {
-	return "filled Secret of account " + namespace + "/" + name
-}
-func deletedSecret(namespace, name string) string { return "deleted Secret " + namespace + "/" + name }
 
 // see notes what an object makes true.
 func (w *world) see(object any) {
@@ -115,17 +111,7 @@ func (w *world) see(object any) {
 		if o.Type == corev1.SecretTypeServiceAccountToken && len(o.Data[corev1.ServiceAccountTokenKey]) > 0 &&
 			len(o.Data[corev1.ServiceAccountRootCAKey]) > 0 && len(o.Data[corev1.ServiceAccountNamespaceKey]) > 0 {
 			w.note(filled(o.Namespace, o.Name))
-			w.note(filledOf(o.Namespace, o.Annotations[corev1.ServiceAccountNameKey]))
 		}
-	}
-}
-
-func (w *world) seeDeleted(object any) {
-	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = last.Obj
-	}
-	if secret, ok := object.(*corev1.Secret); ok {
-		w.note(deletedSecret(secret.Namespace, secret.Name))
 	}
 }
 

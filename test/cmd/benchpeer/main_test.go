@@ -17,8 +17,7 @@ import (
 func TestPage(t *testing.T) {
 	t.Parallel()
 	const docs = "../../../docs/"
-	want, err := os.ReadFile(docs + "benchmarks.md")
-	testutil.Must(t, err)
+	want := testutil.Get(os.ReadFile(docs + "benchmarks.md"))(t)
 	page := filepath.Join(t.TempDir(), "benchmarks.md")
 	testutil.Must(t, os.WriteFile(page, want, 0o600))
 	testutil.Must(t, os.Mkdir(filepath.Join(filepath.Dir(page), "benchmarks"), 0o700))
@@ -27,9 +26,7 @@ func TestPage(t *testing.T) {
 	testutil.Must(t, err)
 	testutil.Check(t, "docs/benchmarks.md", string(want), string(got))
 	const chart = "benchmarks/ratios.svg"
-	want, err = os.ReadFile(docs + chart)
-	testutil.Must(t, err)
-	got, err = os.ReadFile(filepath.Join(filepath.Dir(page), chart))
-	testutil.Must(t, err)
+	want = testutil.Get(os.ReadFile(docs + chart))(t)
+	got = testutil.Get(os.ReadFile(filepath.Join(filepath.Dir(page), chart)))(t)
 	testutil.Check(t, chart, string(want), string(got))
 }

@@ -4,7 +4,7 @@
 // Command faults runs the fault suite of package faults and prints a table: how often each promise
 // was looked at, and how often it was broken.
 //
-// It exits with 0 if every promise was kept and every planted bug was found, with 2 if
+// It exits with 0 if every promise was kept, with 2 if
 // not, and with 1 if something was not done or not checked.
 package main
 
@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -27,7 +26,6 @@ import (
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/faults"
 	"sa-controller-manager/test/faults/checker"
-	"sa-controller-manager/test/faults/planted"
 	"sa-controller-manager/test/faults/workload"
 )
 
@@ -38,10 +36,10 @@ const (
 
 // settings are the command line.
 type settings struct {
-	seed                    uint64
-	length                  time.Duration
-	race, plain, root, logs string
-	busy, verbose           bool
+	seed              uint64
+	length            time.Duration
+	race, plain, logs string
+	busy, verbose     bool
 }
 
 func main() {
@@ -49,8 +47,7 @@ func main() {
 	flag.Uint64Var(&s.seed, "seed", 0, "Seed of the workload and of the schedule; 0 draws one.")
 	flag.DurationVar(&s.length, "for", 15*time.Second, "How long faults are injected. Every kind comes once at least.")
 	flag.StringVar(&s.race, "race-binary", "", "Race-enabled sa-controller-manager, which runs under faults.")
-	flag.StringVar(&s.plain, "binary", "", "Ordinary sa-controller-manager, which runs under load.")
-	flag.StringVar(&s.root, "root", "", "Directory of the product's source, over which planted bugs are laid.")
+	flag.StringVar(&s.plain, "binary", "", "Ordinary sa-controller-manager, whose commands rotate keys.")
 	flag.StringVar(&s.logs, "logs", "", "Directory to write the logs of all processes to.")
 	flag.BoolVar(&s.busy, "busy", false, "Other programs use the machine: times that are too long are no violation.")
 	flag.BoolVar(&s.verbose, "v", false, "Log each fault.")
@@ -84,7 +81,7 @@ func run(s settings) int {
 
 // complete makes paths absolute.
 func complete(s *settings) error {
-	for _, path := range []*string{&s.race, &s.plain, &s.root, &s.logs} {
+	for _, path := range []*string{&s.race, &s.plain, &s.logs} {
 		if *path == "" {
 			continue
 		}
@@ -110,18 +107,6 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	}
 	begun := time.Now()
 	fmt.Printf("fault suite, SEED=%d, --token-secrets=%s, faults for %s\n", s.seed, workload.ModeOf(s.seed), s.length)
-	dir, err := os.MkdirTemp("", "sacm-faults-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	var plants devcluster.Binary
-	built := make(chan error, 1)
-	go func() {
-		var err error
-		plants, err = planted.Build(ctx, s.root, dir)
-		built <- err
-	}()
 	world, err := faults.Start(ctx, s.log)
 	if err != nil {
 		return 0, err
@@ -136,23 +121,15 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		return 0, fmt.Errorf("faults: %w", err)
 	}
 	fmt.Printf("  faults: %s; %s\n", since(lap), summary)
-	if err := <-built; err != nil { // a compiler beside the load would be taken for the server
-		return 0, err
-	}
 	lap = time.Now()
-	plain := devcluster.Binary{Path: s.plain}
-	loaded, summary, err := world.Load(ctx, plain)
+	rotation, summary, err := faults.Rotation(ctx, devcluster.Binary{Path: s.race}, devcluster.Binary{Path: s.plain}, s.seed, s.length, s.logs, s.log)
 	if err != nil {
-		return 0, fmt.Errorf("load: %w", err)
+		return 0, fmt.Errorf("rotation: %w", err)
 	}
-	fmt.Printf("  load: %s; %s\n", since(lap), summary)
-	missed, rotation, err := findPlantsAndRotate(ctx, s, world, plants)
-	if err != nil {
-		return 0, err
-	}
-	violated, err := write([]checker.Outcome{outcome, loaded, rotation})
+	fmt.Printf("  rotation: %s; %s\n", since(lap), summary)
+	found, err = write([]checker.Outcome{outcome, rotation})
 	fmt.Printf("\n%s in all, SEED=%d\n", since(begun), s.seed)
-	return missed + violated, err
+	return found, err
 }
 
 // write prints what was found and the table of promises, and returns how many violations there are.
@@ -177,53 +154,3 @@ func (s settings) log(format string, args ...any) {
 }
 
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
-
-// findPlantsAndRotate does both at a time, because plants are mostly waited for.
-func findPlantsAndRotate(ctx context.Context, s settings, world *faults.World, plants devcluster.Binary) (missed int,
-	rotation checker.Outcome, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	plain := devcluster.Binary{Path: s.plain}
-	rotated := make(chan error, 1)
-	go func() {
-		lap := time.Now()
-		outcome, summary, err := faults.Rotation(ctx, devcluster.Binary{Path: s.race}, plain, s.seed, s.length, s.logs, s.log)
-		fmt.Printf("  rotation: %s; %s\n", since(lap), summary)
-		rotation = outcome
-		rotated <- err
-	}()
-	if missed, err = findPlants(ctx, world, plain, plants); err != nil {
-		cancel()
-	}
-	err = errors.Join(err, <-rotated)
-	return missed, rotation, err
-}
-
-// findPlants has the suite look for each plant, and for all of them in an ordinary build, and
-// returns how often it was wrong.
-func findPlants(ctx context.Context, world *faults.World, ordinary, plants devcluster.Binary) (wrong int, err error) {
-	lap := time.Now()
-	shown, err := world.Control(ctx, ordinary)
-	if err != nil {
-		return 0, fmt.Errorf("an ordinary build under the attacks: %w", err)
-	}
-	for _, violation := range shown {
-		wrong++
-		fmt.Printf("  VIOLATED an ordinary build shows the violation of a planted bug: %v\n", violation)
-	}
-	fmt.Printf("  control: %s, an ordinary build shows %d violations of planted bugs\n", since(lap), len(shown))
-	for _, plant := range planted.Plants() {
-		lap := time.Now()
-		found, err := world.Planted(ctx, plant, plants)
-		if err != nil {
-			return 0, fmt.Errorf("plant %q: %w", plant.Name, err)
-		}
-		if len(found) == 0 {
-			wrong++
-			fmt.Printf("  VIOLATED planted bug %q was not found\n", plant.Name)
-			continue
-		}
-		fmt.Printf("  planted bug found in %s: %s: %.130s\n", since(lap), plant.Name, strings.ReplaceAll(found[0].String(), "\n", " "))
-	}
-	return wrong, nil
-}

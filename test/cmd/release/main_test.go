@@ -82,9 +82,7 @@ func TestParts(t *testing.T) {
 					test.check(t, out)
 				}
 			}
-			if made[0] != made[1] {
-				t.Error("equal sources give different bytes")
-			}
+			testutil.Expect(t, made[0] == made[1], "equal sources give different bytes")
 		})
 	}
 }
@@ -120,9 +118,8 @@ func listed(want string) func(*testing.T, string) {
 func checkArchive(t *testing.T, out string) {
 	t.Helper()
 	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(out) })
-	if err != nil || len(manifest) != 1 || manifest[0].RepoTags[0] != "sa-controller-manager:v1.2.3" {
-		t.Errorf("the archive is of %v, %v", manifest, err)
-	}
+	testutil.Expect(t, err == nil && len(manifest) == 1 && manifest[0].RepoTags[0] == "sa-controller-manager:v1.2.3",
+		"the archive is of %v, %v", manifest, err)
 	image, err := tarball.ImageFromPath(out, nil)
 	testutil.Must(t, err)
 	checkImage(t, image)

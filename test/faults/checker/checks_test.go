@@ -75,9 +75,8 @@ func TestJudgeWrites(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, found := JudgeWrites(tc.journal, deadline, asked, resumed); len(found) != tc.want {
-				t.Errorf("%s: %v, want %d", tc.reason, found, tc.want)
-			}
+			_, found := JudgeWrites(tc.journal, deadline, asked, resumed)
+			testutil.Expect(t, len(found) == tc.want, "%s: %v, want %d", tc.reason, found, tc.want)
 		})
 	}
 }
@@ -120,9 +119,8 @@ func TestJudgeCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := JudgeCall(tc.call, tc.excuses); (got != "") != tc.want {
-				t.Errorf("%s: %q", tc.reason, got)
-			}
+			got := JudgeCall(tc.call, tc.excuses)
+			testutil.Expect(t, (got != "") == tc.want, "%s: %q", tc.reason, got)
 		})
 	}
 }
@@ -184,9 +182,7 @@ func TestJudgeReissue(t *testing.T) {
 				now.Secrets[Key("shop", secret.Name)] = secret
 			}
 			found, _ := JudgeReissue(now, workload.Model{}, func(token string) bool { return token == former })
-			if len(found) != tc.want || len(Of(found, 3)) != tc.want {
-				t.Errorf("%s: %v, want %d of promise 3", tc.reason, found, tc.want)
-			}
+			testutil.Expect(t, len(found) == tc.want && len(Of(found, 3)) == tc.want, "%s: %v, want %d of promise 3", tc.reason, found, tc.want)
 		})
 	}
 }
@@ -213,24 +209,20 @@ func TestKeyRing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := ring.Verify(tc.token); (err == nil) != tc.good {
-				t.Errorf("%s: verify: %v, want good: %t", tc.reason, err, tc.good)
-			}
+			err := ring.Verify(tc.token)
+			testutil.Expect(t, (err == nil) == tc.good, "%s: verify: %v, want good: %t", tc.reason, err, tc.good)
 		})
 	}
 }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testutil.Must(t, err)
-	return key
+	return testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func idOf(t *testing.T, key *ecdsa.PrivateKey) string {
 	t.Helper()
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	testutil.Must(t, err)
+	der := testutil.Get(x509.MarshalPKIXPublicKey(key.Public()))(t)
 	return KeyIDOf(der)
 }
 
@@ -238,8 +230,7 @@ func idOf(t *testing.T, key *ecdsa.PrivateKey) string {
 // says.
 func signedBy(t *testing.T, key *ecdsa.PrivateKey, algorithm, id string) string {
 	t.Helper()
-	header, err := json.Marshal(map[string]string{"alg": algorithm, "kid": id})
-	testutil.Must(t, err)
+	header := testutil.Get(json.Marshal(map[string]string{"alg": algorithm, "kid": id}))(t)
 	signed := base64.RawURLEncoding.EncodeToString(header) + ".e30"
 	r, s, err := ecdsa.Sign(rand.Reader, key, hashed(crypto.SHA256, signed))
 	testutil.Must(t, err)

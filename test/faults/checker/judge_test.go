@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/faults/workload"
 )
 
@@ -189,9 +190,7 @@ func TestJudge(t *testing.T) {
 			for _, violation := range found {
 				got = append(got, violation.Promise)
 			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("%s\npromises (-want +got):\n%s\n%v", tc.reason, cmp.Diff(tc.want, got), found)
-			}
+			testutil.Expect(t, slices.Equal(got, tc.want), "%s\npromises (-want +got):\n%s\n%v", tc.reason, cmp.Diff(tc.want, got), found)
 		})
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // Canary collects all that managers have said during the run, and all that must
@@ -62,10 +64,7 @@ func (c *Canary) AddTokens(tokens []string) {
 // AddKeyFile records the private key in a file.
 func (c *Canary) AddKeyFile(t *testing.T, path string) {
 	t.Helper()
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pem := testutil.Get(os.ReadFile(path))(t)
 	c.AddKey(pem)
 }
 

@@ -64,9 +64,8 @@ func TestCanaryFinds(t *testing.T) {
 				c.AddKey(pem)
 			}
 			c.Add("test", tc.text)
-			if err := c.Check(); (err != nil) != tc.want {
-				t.Errorf("%s: found %v, want something: %v", tc.reason, err, tc.want)
-			}
+			err := c.Check()
+			testutil.Expect(t, (err != nil) == tc.want, "%s: found %v, want something: %v", tc.reason, err, tc.want)
 		})
 	}
 }

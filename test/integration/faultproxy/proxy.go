@@ -4,10 +4,7 @@
 package faultproxy
 
 import (
-	"bytes"
-	"context"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -16,7 +13,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -29,7 +25,7 @@ import (
 type Proxy struct {
 	server *httptest.Server
 	wires  *wires
-	faults *holdingRoundTripper
+	faults *recordingRoundTripper
 }
 
 // Start listens on a free port of 127.0.0.1 and passes requests on to the server
@@ -43,7 +39,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a fault proxy: %w", err)
 	}
-	p := &Proxy{faults: &holdingRoundTripper{next: transport}}
+	p := &Proxy{faults: &recordingRoundTripper{next: transport}}
 	p.server = httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p.faults,
@@ -62,7 +58,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 // abort has the client see its connection or stream end without an answer.
 func abort(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
 
-// Close ends every request, also those that are held, every silence, and stops listening.
+// Close ends every request and silence, and stops listening.
 func (p *Proxy) Close() {
 	p.wires.end()
 	p.server.CloseClientConnections()
@@ -84,13 +80,6 @@ func (p *Proxy) WriteKubeconfig(path string) error {
 	return nil
 }
 
-// Hold keeps requests that match selects, from the next one on, until the channel is closed.
-func (p *Proxy) Hold(match Match, until <-chan struct{}) {
-	p.faults.mu.Lock()
-	defer p.faults.mu.Unlock()
-	p.faults.holds = append(p.faults.holds, hold{match, until})
-}
-
 // Silence has nothing pass any more through the connections that are open, in neither
 // direction, without FIN, RST or an answer to a ping of HTTP/2.
 // Connections that come later are well.
@@ -106,43 +95,16 @@ func (p *Proxy) EndSilence() { p.wires.end() }
 // they came.
 func (p *Proxy) Requests(match Match) []Request { return p.faults.journal.selected(match) }
 
-// holdingRoundTripper writes every request down and keeps some of them.
-type holdingRoundTripper struct {
+// recordingRoundTripper writes every request down.
+type recordingRoundTripper struct {
 	next    http.RoundTripper
 	journal journal
-
-	mu    sync.Mutex
-	holds []hold
-}
-
-// hold keeps what it matches until the channel is closed.
-type hold struct {
-	match Match
-	until <-chan struct{}
-}
-
-// wait returns once nothing keeps the request any more. A client that gives up meanwhile is not waited for.
-func (t *holdingRoundTripper) wait(ctx context.Context, request Request) error {
-	t.mu.Lock()
-	holds := slices.Clone(t.holds)
-	t.mu.Unlock()
-	for _, hold := range holds {
-		if !hold.match(request) {
-			continue
-		}
-		select {
-		case <-hold.until:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *holdingRoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *recordingRoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	request := t.journal.begin(readRequest(r))
-	response, err := t.pass(r, *request)
+	response, err := t.next.RoundTrip(r)
 	if err != nil {
 		t.journal.ended(request)
 		return nil, err
@@ -150,32 +112,6 @@ func (t *holdingRoundTripper) RoundTrip(r *http.Request) (*http.Response, error)
 	t.journal.answered(request, response.StatusCode)
 	response.Body = trackedBody{response.Body, func() { t.journal.ended(request) }}
 	return response, nil
-}
-
-func (t *holdingRoundTripper) pass(r *http.Request, read Request) (*http.Response, error) {
-	r, err := whole(r)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.wait(r.Context(), read); err != nil {
-		return nil, err
-	}
-	return t.next.RoundTrip(r)
-}
-
-// whole is the request with a body that has come: what is kept can be passed on although
-// its client stands still since.
-func whole(r *http.Request) (*http.Request, error) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return r, nil
-	}
-	body, err := io.ReadAll(r.Body)
-	if err := errors.Join(err, r.Body.Close()); err != nil {
-		return nil, fmt.Errorf("read a request: %w", err)
-	}
-	r = r.WithContext(r.Context()) // a copy: the caller's stays as it is
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	return r, nil
 }
 
 // wires is a listener whose connections can fall silent.

@@ -134,9 +134,8 @@ func RunCommand(t *testing.T, cmd *exec.Cmd, input string) Output {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
 	err := cmd.Run()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
+	exit := (*exec.ExitError)(nil)
+	testutil.Require(t, err == nil || errors.As(err, &exit), "%v", err)
 	got := Output{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
 	Leaks.Add("output of "+strings.Join(cmd.Args[1:3], " "), got.Stderr+got.Stdout)
 	return got
@@ -145,9 +144,7 @@ func RunCommand(t *testing.T, cmd *exec.Cmd, input string) Output {
 // ExpectCode ends the test unless the command has exited with the code.
 func (p Output) ExpectCode(t *testing.T, code int) Output {
 	t.Helper()
-	if p.Code != code {
-		t.Fatalf("exit code %d, want %d\n%s\n%s", p.Code, code, p.Stdout, p.Stderr)
-	}
+	testutil.Require(t, p.Code == code, "exit code %d, want %d\n%s\n%s", p.Code, code, p.Stdout, p.Stderr)
 	return p
 }
 
@@ -214,9 +211,7 @@ func (m *Manager) Shutdown(t *testing.T) {
 	m.keepMetrics(t)
 	m.cluster.hangUpManagers()
 	exit, err := m.Stop()
-	if err != nil {
-		t.Errorf("stop the manager: %v", err)
-	}
+	testutil.Expect(t, err == nil, "stop the manager: %v", err)
 	testutil.Check(t, "exit code of the manager", 0, exit.Code)
 	await.Within(t, "the manager's end", exit.Took, drainLimit)
 	m.examineLog(t)
@@ -295,9 +290,8 @@ func (c *ControlPlane) StartKCM(t *testing.T, flags ...string) *devcluster.Manag
 // StopKCM stops a kube-controller-manager of StartKCM.
 func StopKCM(t *testing.T, kcm *devcluster.Manager) {
 	t.Helper()
-	if _, err := kcm.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := kcm.Stop()
+	testutil.Must(t, err)
 }
 
 func (m *Manager) examineLog(t *testing.T) {

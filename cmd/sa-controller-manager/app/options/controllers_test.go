@@ -74,16 +74,11 @@ func TestParseControllersRefusesUnknownNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseControllers(tc.selectors)
-			if err == nil {
-				t.Fatal("accepted")
-			}
-			if !strings.HasPrefix(err.Error(), tc.want) {
-				t.Errorf("got %q, want it to begin with %q", err, tc.want)
-			}
+			testutil.Require(t, err != nil, "accepted")
+			testutil.Expect(t, strings.HasPrefix(err.Error(), tc.want), "got %q, want it to begin with %q", err, tc.want)
 			for _, c := range knownControllers() {
-				if !strings.Contains(err.Error(), c.name) || !strings.Contains(err.Error(), c.alias) {
-					t.Errorf("the error does not list %s (%s)", c.name, c.alias)
-				}
+				testutil.Expect(t, strings.Contains(err.Error(), c.name) && strings.Contains(err.Error(), c.alias), "the error does not list %s (%s)",
+					c.name, c.alias)
 			}
 		})
 	}
@@ -97,18 +92,15 @@ func TestKnownControllers(t *testing.T) {
 	aliases := 0
 	for _, c := range knownControllers() {
 		for _, name := range []string{c.name, c.alias} {
-			if name != "" && seen[name] {
-				t.Errorf("%q is there twice", name)
-			}
+			testutil.Expect(t, name == "" || !seen[name], "%q is there twice", name)
 			seen[name] = true
 		}
 		if c.alias != "" {
 			aliases++
 		}
 	}
-	if got := len(knownControllers()); got != 52 || aliases != 42 {
-		t.Errorf("%d names and %d aliases, want KCM's 52 and 42", got, aliases)
-	}
+	got := len(knownControllers())
+	testutil.Expect(t, got == 52 && aliases == 42, "%d names and %d aliases, want KCM's 52 and 42", got, aliases)
 }
 
 func TestSignerUsers(t *testing.T) {
@@ -151,9 +143,7 @@ func TestSignerFlags(t *testing.T) {
 			o := NewSigner()
 			_, err := o.Parse(tc.args)
 			if tc.err != "" {
-				if err == nil || err.Error() != tc.err {
-					t.Errorf("%v: %v, want %s", tc.args, err, tc.err)
-				}
+				testutil.Expect(t, err != nil && err.Error() == tc.err, "%v: %v, want %s", tc.args, err, tc.err)
 				return
 			}
 			testutil.Must(t, err)

@@ -21,9 +21,8 @@ import (
 func parse(t *testing.T, args ...string) *Options {
 	t.Helper()
 	o := New()
-	if _, err := o.Parse(args); err != nil {
-		t.Fatalf("parse %q: %v", args, err)
-	}
+	_, err := o.Parse(args)
+	testutil.Require(t, err == nil, "parse %q: %v", args, err)
 	return o
 }
 
@@ -36,21 +35,16 @@ func allFlags() cliflag.NamedFlagSets {
 
 func TestDefaultsAreValid(t *testing.T) {
 	t.Parallel()
-	if problems := New().Validate(); len(problems) > 0 {
-		t.Errorf("the defaults are refused: %v", problems)
-	}
+	problems := New().Validate()
+	testutil.Expect(t, len(problems) <= 0, "the defaults are refused: %v", problems)
 }
 
 func TestEveryFlagHasAnOriginAndAMeaning(t *testing.T) {
 	t.Parallel()
 	for _, fs := range allFlags().FlagSets {
 		fs.VisitAll(func(f *pflag.Flag) {
-			if OriginOf(f) == "" {
-				t.Errorf("--%s has no origin, see SetOrigin", f.Name)
-			}
-			if f.Usage == "" {
-				t.Errorf("--%s has no usage text", f.Name)
-			}
+			testutil.Expect(t, OriginOf(f) != "", "--%s has no origin, see SetOrigin", f.Name)
+			testutil.Expect(t, f.Usage != "", "--%s has no usage text", f.Name)
 		})
 	}
 }
@@ -67,9 +61,8 @@ func TestRepeatableFlags(t *testing.T) {
 	}
 	testutil.Check(t, "the first issuer, as in kube-apiserver", "https://new", o.Keys.Issuer())
 	testutil.Check(t, "issuer without a flag: kube-apiserver is asked", "", parse(t).Keys.Issuer())
-	if want := []string{"default", "builder", "deployer"}; !slices.Equal(o.Tokens.ServiceAccounts, want) {
-		t.Errorf("service accounts are %q, want %q", o.Tokens.ServiceAccounts, want)
-	}
+	want := []string{"default", "builder", "deployer"}
+	testutil.Expect(t, slices.Equal(o.Tokens.ServiceAccounts, want), "service accounts are %q, want %q", o.Tokens.ServiceAccounts, want)
 }
 
 func TestPlugin(t *testing.T) {
@@ -125,16 +118,12 @@ func TestFlagsTwice(t *testing.T) {
 	want := configOf(t, o)
 	sets := o.Flags()
 	testutil.Check(t, "options after a second Flags", want, configOf(t, o))
-	if !sets.FlagSets["admission plugin"].Changed("pod-token") {
-		t.Error("a second Flags does not know what was given")
-	}
-	if got := o.Admission.Plugin(); got.Mode != serviceaccount.Secret || !got.LimitSecretReferences {
-		t.Errorf("the flags are lost: %+v", got)
-	}
+	testutil.Expect(t, sets.FlagSets["admission plugin"].Changed("pod-token"), "a second Flags does not know what was given")
+	got := o.Admission.Plugin()
+	testutil.Expect(t, got.Mode == serviceaccount.Secret && got.LimitSecretReferences, "the flags are lost: %+v", got)
 	sets.FlagSet("of the caller")
-	if _, shared := o.Flags().FlagSets["of the caller"]; shared {
-		t.Error("one caller adds to the flag sets of another")
-	}
+	_, shared := o.Flags().FlagSets["of the caller"]
+	testutil.Expect(t, !shared, "one caller adds to the flag sets of another")
 }
 
 func TestIgnoredFlags(t *testing.T) {
@@ -205,9 +194,7 @@ func TestParseDirectory(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			_, err := parseDirectory(text)
-			if want == "" != (err == nil) || err != nil && err.Error() != want {
-				t.Fatalf("got %v, want %q", err, want)
-			}
+			testutil.Require(t, want == "" == (err == nil) && (err == nil || err.Error() == want), "got %v, want %q", err, want)
 		})
 	}
 }
@@ -232,9 +219,8 @@ func TestWebhookBindAddress(t *testing.T) {
 		"Given": {args: []string{"--webhook-registration=service", "--webhook-bind-address=10.0.0.1"}, want: net.IPv4(10, 0, 0, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := parse(t, tc.args...).Webhook.Address(); !got.Equal(tc.want) {
-				t.Errorf("%s\nbinds %s, want %s", tc.reason, got, tc.want)
-			}
+			got := parse(t, tc.args...).Webhook.Address()
+			testutil.Expect(t, got.Equal(tc.want), "%s\nbinds %s, want %s", tc.reason, got, tc.want)
 		})
 	}
 }

@@ -106,17 +106,13 @@ func TestStaticRegistration(t *testing.T) {
 		got = append(got, access.String())
 	}
 	for _, want := range static {
-		if !slices.Contains(got, want) {
-			t.Errorf("%q is not asked for", want)
-		}
+		testutil.Expect(t, slices.Contains(got, want), "%q is not asked for", want)
 	}
 	for _, unwanted := range []string{
 		"get secrets/sa-controller-manager-webhook-ca in kube-system", "create mutatingwebhookconfigurations.admissionregistration.k8s.io",
 		"update mutatingwebhookconfigurations.admissionregistration.k8s.io/00-sa-controller-manager",
 	} {
-		if slices.Contains(got, unwanted) {
-			t.Errorf("%q is asked for, though nothing is registered in the API", unwanted)
-		}
+		testutil.Expect(t, !slices.Contains(got, unwanted), "%q is asked for, though nothing is registered in the API", unwanted)
 	}
 }
 
@@ -234,14 +230,11 @@ func TestCheckUser(t *testing.T) {
 			})
 			report := CheckUser(t.Context(), client, tc.user, accesses)
 			testutil.CheckError(t, tc.reason, tc.wantErr, report.Err())
-			if report.User != tc.user || (tc.wantErr == "") != (len(report.Missing()) == len(accesses)) {
-				t.Errorf("%s: %+v, want all missing for %s", tc.reason, report, tc.user)
-			}
+			testutil.Expect(t, report.User == tc.user && (tc.wantErr == "") == (len(report.Missing()) == len(accesses)),
+				"%s: %+v, want all missing for %s", tc.reason, report, tc.user)
 			for _, action := range client.Actions() {
 				review, ok := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
-				if ok && tc.wantGroups == nil {
-					t.Errorf("%s: it asks for itself as for another user", tc.reason)
-				}
+				testutil.Expect(t, !ok || tc.wantGroups != nil, "%s: it asks for itself as for another user", tc.reason)
 				if !ok {
 					continue
 				}

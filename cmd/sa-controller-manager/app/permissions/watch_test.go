@@ -91,18 +91,16 @@ func TestWatcherGoesOn(t *testing.T) {
 			return granted.Load() || access != "patch secrets", nil
 		})
 		watcher := NewWatcher(server, rulesOfToken())
-		if _, err := watcher.Findings(); err == nil {
-			t.Error("nothing was asked yet, and the status is good")
-		}
+		_, err := watcher.Findings()
+		testutil.Expect(t, err != nil, "nothing was asked yet, and the status is good")
 		logger, logs := recorded()
 		testutil.Start(t, func(ctx context.Context) error { return watcher.Run(klog.NewContext(ctx, logger)) })
 
 		time.Sleep(10*time.Minute + 30*time.Second)
 		synctest.Wait()
 		result := testutil.Get(watcher.Findings())(t)
-		if len(result.Findings) != 1 || !result.Findings[0].Unready {
-			t.Fatalf("findings %v, want one that readiness fails for", result.Findings)
-		}
+		testutil.Require(t, len(result.Findings) == 1 && result.Findings[0].Unready, "findings %v, want one that readiness fails for",
+			result.Findings)
 		testutil.Check(t, "finding", `user "system:sa-controller-manager" lacks permissions [patch secrets (token)]`,
 			fmt.Sprint(result.Findings[0].Message, " ", result.Findings[0].Objects))
 		// After 0, 1, 3, 7, 15, 31 and 63 seconds, then every minute.
@@ -137,9 +135,8 @@ func TestWatcherPassesWhatItCannotKnow(t *testing.T) {
 		testutil.Start(t, watcher.Run)
 		synctest.Wait()
 		result, err := watcher.Findings()
-		if err != nil || len(result.Findings) > 0 || !strings.Contains(result.Note, "could not be checked") {
-			t.Errorf("result %v, %v; want a note: it may well be granted", result, err)
-		}
+		testutil.Expect(t, err == nil && len(result.Findings) <= 0 && strings.Contains(result.Note, "could not be checked"),
+			"result %v, %v; want a note: it may well be granted", result, err)
 	})
 }
 
@@ -155,9 +152,7 @@ func TestGrantIsForTheRightUser(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			report := Report{User: tc.user, Answers: []Answer{{Access: Access{Verb: "patch", Resource: "secrets"}}}}
 			text := testutil.Get(report.Grants(rulesOfToken()))(t)
-			if !strings.Contains(text, tc.want) || (text == "") != (tc.want == "") {
-				t.Errorf("%s: want %q in\n%s", tc.reason, tc.want, text)
-			}
+			testutil.Expect(t, strings.Contains(text, tc.want) && (text == "") == (tc.want == ""), "%s: want %q in\n%s", tc.reason, tc.want, text)
 			testutil.CheckContains(t, tc.reason, tc.remedy, report.Findings(rulesOfToken())[0].Remedy)
 		})
 	}

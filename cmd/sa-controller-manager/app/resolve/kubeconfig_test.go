@@ -83,9 +83,8 @@ func TestClientConfig(t *testing.T) {
 			config := testutil.Get(resolve.ClientConfig(o))(t)
 			got := summary{config.Host, config.BearerToken, config.ContentType, o.Cluster, config.QPS, config.Burst}
 			testutil.Check(t, tc.reason+": config", tc.want, got)
-			if !strings.HasSuffix(config.UserAgent, "/sa-controller-manager") {
-				t.Errorf("the user agent is %q, want it to end in the program's name", config.UserAgent)
-			}
+			testutil.Expect(t, strings.HasSuffix(config.UserAgent, "/sa-controller-manager"),
+				"the user agent is %q, want it to end in the program's name", config.UserAgent)
 			testutil.Check(t, "a warning may quote a Secret: handler", rest.WarningHandler(rest.NoWarnings{}), config.WarningHandler)
 		})
 	}
@@ -109,9 +108,7 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := resolve.ClientConfig(&options.Connection{Kubeconfig: tc.path})
-			if err == nil {
-				t.Fatal("the file is accepted")
-			}
+			testutil.Require(t, err != nil, "the file is accepted")
 			if prefix := `--kubeconfig "` + tc.path + `": `; !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %q, want it to begin with %q and to contain %q", err, prefix, tc.want)
 			}
@@ -126,12 +123,8 @@ func TestClientConfigWithoutAnySource(t *testing.T) {
 	t.Setenv("KUBECONFIG", testutil.WriteFile(t, "kubeconfig", []byte(kubeconfigText)))
 	_, err := resolve.ClientConfig(&options.Connection{})
 	const want = "neither --kubeconfig nor --master is given, and this is not a Pod with a ServiceAccount token: "
-	if err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("got error %v, want one that begins with %q", err, want)
-	}
-	if !errors.Is(err, rest.ErrNotInCluster) {
-		t.Errorf("the cause is lost: %v", err)
-	}
+	testutil.Expect(t, err != nil && strings.HasPrefix(err.Error(), want), "got error %v, want one that begins with %q", err, want)
+	testutil.Expect(t, errors.Is(err, rest.ErrNotInCluster), "the cause is lost: %v", err)
 }
 
 // TestDryRun: no request stores anything, and reads stay as they are.
@@ -146,8 +139,7 @@ func TestDryRun(t *testing.T) {
 	client := testutil.Get(rest.HTTPClientFor(config))(t)
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		request := testutil.Get(http.NewRequestWithContext(t.Context(), method, server.URL+"?a=b", nil))(t)
-		response, err := client.Do(request)
-		testutil.Must(t, err)
+		response := testutil.Get(client.Do(request))(t)
 		testutil.Must(t, response.Body.Close())
 	}
 	testutil.Check(t, "requests", []string{
@@ -182,12 +174,9 @@ func FuzzKubeconfig(f *testing.F) {
 		testutil.Must(t, os.WriteFile(path, content, 0o600))
 		config, err := resolve.ClientConfig(&options.Connection{Kubeconfig: path})
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), `--kubeconfig "`+path+`": `) {
-				t.Errorf("refused with %q", err)
-			}
-			if strings.Contains(err.Error(), password) && !slices.Contains(strings.Fields(string(content)), "*"+password) {
-				t.Errorf("the refusal repeats a password: %v", err)
-			}
+			testutil.Expect(t, strings.HasPrefix(err.Error(), `--kubeconfig "`+path+`": `), "refused with %q", err)
+			testutil.Expect(t, !strings.Contains(err.Error(), password) || slices.Contains(strings.Fields(string(content)), "*"+password),
+				"the refusal repeats a password: %v", err)
 			return
 		}
 		if config.Host == "" || strings.Contains(config.Host, "localhost:8080") && !strings.Contains(string(content), "localhost:8080") {

@@ -158,9 +158,7 @@ func TestAwait(t *testing.T) {
 				checks++
 				return tc.check(checks)
 			})
-			if got := fmt.Sprint(err); got != tc.want && (tc.want != "" || err != nil) {
-				t.Errorf("%s\nerror %v, want %q", tc.reason, err, tc.want)
-			}
+			testutil.Expect(t, fmt.Sprint(err) == tc.want || tc.want == "" && err == nil, "%s\nerror %v, want %q", tc.reason, err, tc.want)
 			testutil.Check(t, "time", tc.took, time.Since(begun))
 			testutil.Check(t, "progress", tc.progress, progress)
 		})
@@ -205,9 +203,8 @@ func TestFind(t *testing.T) {
 			}
 			t.Setenv("KUBECONFIG", strings.Replace(tc.env, "gone", "none", 1))
 			err := find(&tc.given, tc.inPod, path(tc.home), path(tc.admin))
-			if (err == nil) != (tc.wantErr == "") || !strings.HasPrefix(fmt.Sprint(err), tc.wantErr) && err != nil {
-				t.Errorf("error %v, want %q", err, tc.wantErr)
-			}
+			testutil.Expect(t, (err == nil) == (tc.wantErr == "") && (strings.HasPrefix(fmt.Sprint(err), tc.wantErr) || err == nil),
+				"error %v, want %q", err, tc.wantErr)
 			list := strings.ReplaceAll(strings.Join(tc.given.Found, ":"), dir+"/", "")
 			if file := strings.TrimPrefix(tc.given.Kubeconfig, dir+"/"); file != tc.wantFile || list != tc.wantList {
 				t.Errorf("file %q and list %q, want %q and %q", file, list, tc.wantFile, tc.wantList)
@@ -232,9 +229,8 @@ contexts: [{name: demo, context: {cluster: demo}}]
 		t.Setenv("KUBECONFIG", tc.env)
 		o := options.NewConnection()
 		_, err := Connect(&o)
-		if got := o.Cluster + fmt.Sprint(err); !strings.HasPrefix(got, tc.want) {
-			t.Errorf("KUBECONFIG=%s: %s, want %q", tc.env, got, tc.want)
-		}
+		got := o.Cluster + fmt.Sprint(err)
+		testutil.Expect(t, strings.HasPrefix(got, tc.want), "KUBECONFIG=%s: %s, want %q", tc.env, got, tc.want)
 	}
 }
 

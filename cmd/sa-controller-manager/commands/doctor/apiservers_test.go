@@ -53,9 +53,8 @@ func newAPIServer(t *testing.T, signs *signing.PrivateKey, knows ...*signing.Pri
 // issueWith has a kube-apiserver answer TokenRequests.
 func issueWith(t *testing.T, client *fake.Clientset, key *signing.PrivateKey) {
 	t.Helper()
-	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(),
-		tokens.Account{Namespace: "kube-system", Name: "default", UID: "1"}, "x")
-	testutil.Must(t, err)
+	token := testutil.Get(tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(),
+		tokens.Account{Namespace: "kube-system", Name: "default", UID: "1"}, "x"))(t)
 	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: token}}, nil
 	})

@@ -104,9 +104,8 @@ func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Act
 	if skips := got.Word == "skipped"; skips != (tc.skipped != "") || skips && got.Note != tc.skipped {
 		t.Errorf("%s: %s: %q, want skipped: %q", tc.reason, got.Word, got.Note, tc.skipped)
 	}
-	if (got.Error != "") != (tc.wantErr != "") || !strings.Contains(got.Error, tc.wantErr) {
-		t.Errorf("%s: error %q, want %q", tc.reason, got.Error, tc.wantErr)
-	}
+	testutil.Expect(t, (got.Error != "") == (tc.wantErr != "") && strings.Contains(got.Error, tc.wantErr), "%s: error %q, want %q", tc.reason,
+		got.Error, tc.wantErr)
 	for _, action := range actions {
 		if list, ok := action.(clienttesting.ListActionImpl); ok && list.Resource.Resource == "secrets" &&
 			list.ListRestrictions.Fields.String() != "type=kubernetes.io/service-account-token" {

@@ -42,9 +42,7 @@ func keysCommand(t *testing.T, ring string, args ...string) clitest.Outcome {
 func keysCommandIn(t *testing.T, client cli.ClientFunc, ring string, args ...string) clitest.Outcome {
 	t.Helper()
 	got := clitest.Run(t, NewCommand(client), append(args, "--service-account-key-ring="+ring)...)
-	if strings.Contains(got.Stdout+got.Stderr, "PRIVATE KEY") {
-		t.Errorf("keys %v prints a key", args)
-	}
+	testutil.Expect(t, !strings.Contains(got.Stdout+got.Stderr, "PRIVATE KEY"), "keys %v prints a key", args)
 	return got
 }
 
@@ -94,14 +92,12 @@ func TestKeysCommands(t *testing.T) {
 		{[]string{"list"}, 0, "ES256       active    file"},
 	})
 	var report struct{ Keys []struct{ ID string } }
-	if err := json.Unmarshal([]byte(keysCommand(t, ring, "list", "-o", "json").Stdout), &report); err != nil || len(report.Keys) != 3 {
-		t.Fatalf("-o json has %d keys (%v), want 3", len(report.Keys), err)
-	}
+	err := json.Unmarshal([]byte(keysCommand(t, ring, "list", "-o", "json").Stdout), &report)
+	testutil.Require(t, err == nil && len(report.Keys) == 3, "-o json has %d keys (%v), want 3", len(report.Keys), err)
 	// Others may read it: a finding.
 	testutil.Must(t, os.Chmod(ring, 0o640))
-	if got := keysCommand(t, ring, "list"); got.Code != cli.ExitFindings || !strings.Contains(got.Stdout, "chmod 600") {
-		t.Errorf("a loose mode: %+v", got)
-	}
+	got := keysCommand(t, ring, "list")
+	testutil.Expect(t, got.Code == cli.ExitFindings && strings.Contains(got.Stdout, "chmod 600"), "a loose mode: %+v", got)
 }
 
 // TestKeysDryRun: what would be is shown, and the file stays as it is.
@@ -109,15 +105,11 @@ func TestKeysDryRun(t *testing.T) {
 	t.Parallel()
 	path, fresh := filepath.Join(t.TempDir(), "ring.json"), filepath.Join(t.TempDir(), "pki", "ring.json")
 	keysCommand(t, path, "init", "--algorithm=P-256")
-	state, err := ring.At(path).Read()
-	testutil.Must(t, err)
-	before, err := os.ReadFile(path)
-	testutil.Must(t, err)
+	state := testutil.Get(ring.At(path).Read())(t)
+	before := testutil.Get(os.ReadFile(path))(t)
 	world := newWorld(t)
 	client := func(o *options.Connection) (kubernetes.Interface, error) {
-		if !o.DryRun {
-			t.Error("the client writes")
-		}
+		testutil.Expect(t, o.DryRun, "the client writes")
 		return world.Cluster.Client, nil
 	}
 	for name, tc := range map[string]struct {
@@ -134,13 +126,10 @@ func TestKeysDryRun(t *testing.T) {
 		"Revoke": {path, []string{"revoke", "--yes", state.Active().ID}, "generation 2 after a dry run: nothing was changed\n"},
 	} {
 		got := keysCommandIn(t, client, tc.ring, append(tc.args, "--dry-run")...)
-		if !strings.Contains(got.Stdout+got.Stderr, tc.want) {
-			t.Errorf("%s: %+v, want %q", name, got, tc.want)
-		}
+		testutil.Expect(t, strings.Contains(got.Stdout+got.Stderr, tc.want), "%s: %+v, want %q", name, got, tc.want)
 	}
-	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
-		t.Errorf("the ring has changed, or %v", err)
-	}
+	after, err := os.ReadFile(path)
+	testutil.Expect(t, err == nil && bytes.Equal(before, after), "the ring has changed, or %v", err)
 	if _, err := os.Stat(filepath.Dir(fresh)); !os.IsNotExist(err) {
 		t.Errorf("a directory was made, or %v", err)
 	}
@@ -252,9 +241,8 @@ func TestKeysRevoke(t *testing.T) {
 				cmd.SetIn(terminal(t, tc.typed))
 			}
 			got := clitest.Run(t, cmd, append([]string{"revoke", rsaID, "--service-account-key-ring=" + ring}, tc.args...)...)
-			if got.Code != 1 || !strings.Contains(got.Stdout+got.Stderr, tc.want) {
-				t.Errorf("%s: code %d, want 1 and %q:\n%s%s", tc.reason, got.Code, tc.want, got.Stdout, got.Stderr)
-			}
+			testutil.Expect(t, got.Code == 1 && strings.Contains(got.Stdout+got.Stderr, tc.want), "%s: code %d, want 1 and %q:\n%s%s", tc.reason,
+				got.Code, tc.want, got.Stdout, got.Stderr)
 			if left := keysCommand(t, ring, "list"); strings.Contains(left.Stdout, "\n"+rsaID) == tc.revoked {
 				t.Errorf("%s: revoked: %t, want %t:\n%s", tc.reason, !tc.revoked, tc.revoked, left.Stdout)
 			}
@@ -266,19 +254,16 @@ func TestKeysRevoke(t *testing.T) {
 func terminal(t *testing.T, text string) *os.File {
 	t.Helper()
 	open := func(path string) *os.File {
-		file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY, 0)
-		testutil.Must(t, err)
+		file := testutil.Get(os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY, 0))(t)
 		t.Cleanup(func() { _ = file.Close() })
 		return file
 	}
 	keyboard := open("/dev/ptmx")
-	number, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
-	testutil.Must(t, err)
+	number := testutil.Get(unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN))(t)
 	testutil.Must(t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
 	screen := open(fmt.Sprintf("/dev/pts/%d", number))
-	if _, err := keyboard.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
+	_, err := keyboard.WriteString(text)
+	testutil.Must(t, err)
 	return screen
 }
 
@@ -290,9 +275,7 @@ func TestExportKubeadm(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "ring.json")
 	keysCommand(t, file, "init", "--algorithm=P-256")
 	read := func(name string) []byte {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		testutil.Must(t, err)
-		return data
+		return testutil.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 	}
 	if got := keysCommand(t, file, "export", "--kubeadm="+dir); got.Code != 0 || got.Stdout != "" {
 		t.Fatalf("%+v", got)
@@ -305,8 +288,7 @@ func TestExportKubeadm(t *testing.T) {
 	refuses := func(why string, spoil func(ring.State) ring.State) {
 		t.Helper()
 		spoiled := ring.At(filepath.Join(t.TempDir(), "ring.json"))
-		data, err := os.ReadFile(file)
-		testutil.Must(t, err)
+		data := testutil.Get(os.ReadFile(file))(t)
 		testutil.Must(t, os.WriteFile(spoiled.Path(), data, 0o600))
 		testutil.Must(t, spoiled.Update(1, func(state ring.State) (ring.State, error) { return spoil(state), nil }))
 		if why == "restored" {
@@ -314,14 +296,11 @@ func TestExportKubeadm(t *testing.T) {
 			testutil.Must(t, os.WriteFile(spoiled.Path(), data, 0o600))
 		}
 		got := keysCommand(t, spoiled.Path(), "export", "--kubeadm="+dir)
-		if after := read("sa.pub"); got.Code != 1 || !strings.Contains(got.Stderr, "nothing was written") || !bytes.Equal(after, pub) {
-			t.Errorf("%s: %+v", why, got)
-		}
+		after := read("sa.pub")
+		testutil.Expect(t, got.Code == 1 && strings.Contains(got.Stderr, "nothing was written") && bytes.Equal(after, pub), "%s: %+v", why, got)
 	}
 	refuses("restored", func(state ring.State) ring.State {
-		rotated, err := ring.Rotate(state, nil, time.Now())
-		testutil.Must(t, err)
-		return rotated
+		return testutil.Get(ring.Rotate(state, nil, time.Now()))(t)
 	})
 	refuses("revoked", func(state ring.State) ring.State {
 		key := state.Active()
@@ -339,8 +318,7 @@ func TestExportKubeadm(t *testing.T) {
 	testutil.Must(t, os.Chmod(filepath.Join(dir, "sa.key"), modes["sa.key"]))
 	// Other kinds than that of the first key, which is retired in the end, and written before the others.
 	old := ring.At(file)
-	state, err := old.Read()
-	testutil.Must(t, err)
+	state := testutil.Get(old.Read())(t)
 	rotated, err := ring.Next(state, ring.KeyOf(testkeys.Parse(testkeys.RSA2048())), time.Now())
 	testutil.Must(t, err)
 	if rotated, err = ring.Rotate(rotated, new(ring.KeyOf(testkeys.Parse(testkeys.P384()))), time.Now()); err == nil {
@@ -355,9 +333,8 @@ func TestExportKubeadm(t *testing.T) {
 		t.Errorf("after a rotation the first of %d keys (%v) is not that of sa.key", len(public), err)
 	}
 	for name, mode := range modes {
-		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != mode {
-			t.Errorf("%s has mode %v, want %v", name, info.Mode(), mode)
-		}
+		info, err := os.Stat(filepath.Join(dir, name))
+		testutil.Expect(t, err == nil && info.Mode() == mode, "%s has mode %v, want %v", name, info.Mode(), mode)
 	}
 	key := testkeys.Parse(testkeys.P384()).Public()
 	key.ID = "hsm/1"
@@ -393,8 +370,7 @@ func TestKeysImport(t *testing.T) {
 	t.Parallel()
 	first, second := filepath.Join(t.TempDir(), "ring.json"), filepath.Join(t.TempDir(), "pki", "ring.json")
 	keysCommand(t, first, "init", "--algorithm=P-256")
-	data, err := os.ReadFile(first)
-	testutil.Must(t, err)
+	data := testutil.Get(os.ReadFile(first))(t)
 	old := testutil.WriteFile(t, "old.json", data)
 	goThrough(t, noCluster, second, []step{
 		{[]string{"import", first}, 0, "generation 1\n"},

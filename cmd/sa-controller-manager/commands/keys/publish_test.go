@@ -47,9 +47,6 @@ func TestPublish(t *testing.T) {
 		{[]string{"next", "--algorithm=P-384"}, 0, ""},
 		{check(server.URL), 2, "The published keys are not the given ones."},
 	})
-	document, err := os.ReadFile(filepath.Join(dir, signing.DiscoveryPath))
-	testutil.Must(t, err)
-	if !strings.Contains(string(document), b) {
-		t.Errorf("after --replace the discovery document is %s", document)
-	}
+	document := testutil.Get(os.ReadFile(filepath.Join(dir, signing.DiscoveryPath)))(t)
+	testutil.Expect(t, strings.Contains(string(document), b), "after --replace the discovery document is %s", document)
 }

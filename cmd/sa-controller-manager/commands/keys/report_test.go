@@ -72,9 +72,8 @@ func (w *world) must(err error) {
 // tokenOf is a legacy token.
 func tokenOf(t *testing.T, data []byte) string {
 	t.Helper()
-	token, err := tokens.NewIssuer(testkeys.Parse(data), tokens.CompatClaims).Legacy(t.Context(),
-		tokens.Account{Namespace: "shop", Name: "someone", UID: "2"}, "mine")
-	testutil.Must(t, err)
+	token := testutil.Get(tokens.NewIssuer(testkeys.Parse(data), tokens.CompatClaims).Legacy(t.Context(),
+		tokens.Account{Namespace: "shop", Name: "someone", UID: "2"}, "mine"))(t)
 	return token
 }
 
@@ -131,9 +130,8 @@ func TestReportOfAnotherRing(t *testing.T) {
 			codes = append(codes, finding.Code)
 		}
 		asks := slices.Contains(codes, "key-not-accepted")
-		if !slices.Contains(codes, check.RingForked) || asks != (others == 1) || r.Keys[0].Accepted != "no" {
-			t.Errorf("beside %d others: findings %q, the active key is accepted: %s", others, codes, r.Keys[0].Accepted)
-		}
+		testutil.Expect(t, slices.Contains(codes, check.RingForked) && asks == (others == 1) && r.Keys[0].Accepted == "no",
+			"beside %d others: findings %q, the active key is accepted: %s", others, codes, r.Keys[0].Accepted)
 		w.must(hosts.Edit(t.Context(), w.Cluster.Client, func(p *hosts.Published) error {
 			p.Entries = p.Entries[:1]
 			return nil
@@ -161,9 +159,7 @@ func TestReport(t *testing.T) {
 	w.must(w.Rotate(t.Context(), operator.RotateOptions{Force: true, Next: operator.Successor{None: true}}))
 	r := report()
 	revoke := "sa-controller-manager keys revoke --service-account-key-ring=" + w.File.Path() + " --kubeconfig=k --yes " + rsaID
-	if r.IfLeaked != revoke+" "+p256ID || *r.Keys[0].Secrets != 2 {
-		t.Errorf("rotated: %+v", r)
-	}
+	testutil.Expect(t, r.IfLeaked == revoke+" "+p256ID && *r.Keys[0].Secrets == 2, "rotated: %+v", r)
 	path := w.File.Path()
 	w.must(os.Chmod(path, 0o644))
 	if r = report(); len(r.Findings) != 2 || r.Findings[0].Code != "key-file-readable" || r.Findings[1].Code != check.NoNextKey ||

@@ -42,19 +42,15 @@ func TestRotateByATimer(t *testing.T) {
 			testutil.Must(t, ringfile.At(path).Init(testkeys.Parse(testkeys.RSA2048()),
 				[]signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()},
 				new(ringfile.KeyOf(testkeys.Parse(testkeys.P256()))), time.Now().Add(-tc.age)))
-			before, err := ringfile.At(path).Read()
-			testutil.Must(t, err)
+			before := testutil.Get(ringfile.At(path).Read())(t)
 			client := func(*options.Connection) (kubernetes.Interface, error) { return kube, nil }
 			got := keysCommandIn(t, client, path, append([]string{"rotate", "--service-account-issuer=https://issuer.example"},
 				tc.args...)...)
-			if got.Code != tc.code || !strings.Contains(got.Stderr, tc.want) {
-				t.Errorf("%s: code %d, want %d, %q:\n%s", tc.reason, got.Code, tc.code, tc.want, got.Stderr)
-			}
-			after, err := ringfile.At(path).Read()
-			testutil.Must(t, err)
-			if after.Generation != before.Generation {
-				t.Errorf("the ring has been changed from generation %d to %d", before.Generation, after.Generation)
-			}
+			testutil.Expect(t, got.Code == tc.code && strings.Contains(got.Stderr, tc.want), "%s: code %d, want %d, %q:\n%s", tc.reason, got.Code,
+				tc.code, tc.want, got.Stderr)
+			after := testutil.Get(ringfile.At(path).Read())(t)
+			testutil.Expect(t, after.Generation == before.Generation, "the ring has been changed from generation %d to %d", before.Generation,
+				after.Generation)
 		})
 	}
 }

@@ -38,9 +38,7 @@ func TestCheckPlugin(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			ordinary, err := p.config.checkPlugin(append([]string{theKey}, tc.args...))
 			wantError(t, name, err, p.located(tc.want))
-			if ordinary != tc.ordinary {
-				t.Errorf("ordinary: %t, want %t", ordinary, tc.ordinary)
-			}
+			testutil.Expect(t, ordinary == tc.ordinary, "ordinary: %t, want %t", ordinary, tc.ordinary)
 		})
 	}
 	p := newControlPlane(t, "v1.37")
@@ -56,14 +54,12 @@ func TestUnrestricted(t *testing.T) {
 	c := Config{Client: fake.NewClientset(objects...)}
 	testutil.Must(t, c.unrestricted(t.Context()))
 	policies := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	if _, err := policies.Get(t.Context(), podpolicy.Name, metav1.GetOptions{}); err != nil {
-		t.Errorf("while another kube-apiserver has no plugin: %v", err)
-	}
+	_, err := policies.Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
+	testutil.Expect(t, err == nil, "while another kube-apiserver has no plugin: %v", err)
 	testutil.Must(t, c.Client.CoreV1().Pods(metav1.NamespaceSystem).Delete(t.Context(), server.Name, metav1.DeleteOptions{}))
 	testutil.Must(t, c.unrestricted(t.Context()))
 	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {
-		if exists, problem, err := policy.Problem(t.Context(), c.Client); err != nil || exists {
-			t.Errorf("afterwards the problem is %q, %v", problem, err)
-		}
+		exists, problem, err := policy.Problem(t.Context(), c.Client)
+		testutil.Expect(t, err == nil && !exists, "afterwards the problem is %q, %v", problem, err)
 	}
 }

@@ -31,8 +31,7 @@ import (
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	command := []string{component.APIServer, "--a=1"}
-	m, err := staticpod.Parse(staticpodtest.Manifest(command), component.APIServer)
-	testutil.Must(t, err)
+	m := testutil.Get(staticpod.Parse(staticpodtest.Manifest(command), component.APIServer))(t)
 	runs := func(c *Config) cli.Check { return c.runs(component.APIServer, m) }
 	restarted := mirror(component.APIServer, "n", true, command...)
 	restarted.Annotations[component.RestartAnnotation] = "before"
@@ -65,9 +64,7 @@ func TestChecks(t *testing.T) {
 		c := Config{Node: "n", Client: fake.NewClientset(tc.objects...)}
 		err := tc.check(&c)(t.Context())
 		wantError(t, name, err, tc.want)
-		if cli.IsPermanent(err) {
-			t.Errorf("%s: permanent", name)
-		}
+		testutil.Expect(t, !cli.IsPermanent(err), "%s: permanent", name)
 	}
 }
 
@@ -124,9 +121,8 @@ func TestManagerReady(t *testing.T) {
 func listening(t *testing.T, query string, status int, body string) string {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if want := "/readyz" + query; r.URL.String() != want {
-			t.Errorf("asked for %s, want %s", r.URL, want)
-		}
+		want := "/readyz" + query
+		testutil.Expect(t, r.URL.String() == want, "asked for %s, want %s", r.URL, want)
 		http.Error(w, body, status)
 	}))
 	t.Cleanup(server.Close)
@@ -151,9 +147,8 @@ func TestHandbackKeepsTheManager(t *testing.T) {
 		p.writeSteps(t, handback, 2)
 		p.config.DryRun, p.config.Client, p.config.Steps = false, client, []string{StepManager}
 		wantError(t, "Handback", Handback(t.Context(), p.config), "step 1, manager: it did not come within 1ms: "+want)
-		if _, there := p.files(t)[ownFile]; !there {
-			t.Errorf("%s: the manifest is gone", want)
-		}
+		_, there := p.files(t)[ownFile]
+		testutil.Expect(t, there, "%s: the manifest is gone", want)
 	}
 }
 

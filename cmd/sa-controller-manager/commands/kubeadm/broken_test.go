@@ -42,9 +42,8 @@ func TestHangup(t *testing.T) {
 	}}
 	f.addPlaces(cmd)
 	cmd.SetArgs(p.nodeFlags(t))
-	if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	err := cmd.ExecuteContext(t.Context())
+	testutil.Expect(t, errors.Is(err, context.Canceled), "%v", err)
 }
 
 // TestWayBack: a takeover that was killed has left a kube-apiserver that does not start. The same command restores what it had.
@@ -82,12 +81,10 @@ func TestWayBack(t *testing.T) {
 				return tc.yes
 			}
 			wantError(t, name, Takeover(t.Context(), p.config), tc.want)
-			if strings.HasSuffix(asked, "A takeover has changed its manifest. Put the previous one back?") == tc.restarted {
-				t.Errorf("asked %q", asked)
-			}
-			if back := p.files(t)[apiServerFile] == before; back != (tc.yes && !tc.restarted) {
-				t.Errorf("the manifest is back: %t", back)
-			}
+			testutil.Expect(t, strings.HasSuffix(asked, "A takeover has changed its manifest. Put the previous one back?") != tc.restarted,
+				"asked %q", asked)
+			back := p.files(t)[apiServerFile] == before
+			testutil.Expect(t, back == (tc.yes && !tc.restarted), "the manifest is back: %t", back)
 		})
 	}
 	client := fake.NewClientset()
@@ -138,15 +135,13 @@ func TestStaleAdmissionConfig(t *testing.T) {
 		{"- name: EventRateLimit\n", partly, "is not what a takeover makes of /etc/kubernetes/pki/admission.yaml now"},
 	} {
 		p.write(t, "pki/admission.yaml", []byte(admissionHead+tc.content))
-		s, err := p.config.status()
-		testutil.Must(t, err)
+		s := testutil.Get(p.config.status())(t)
 		why := ""
 		for _, finding := range s.Findings {
 			why += finding.Code + finding.Why
 		}
-		if s.State != tc.state || (why == "") != (tc.stale == "") || !strings.Contains(why, tc.stale) {
-			t.Errorf("%+v, want %s, %q", s, tc.state, tc.stale)
-		}
+		testutil.Expect(t, s.State == tc.state && (why == "") == (tc.stale == "") && strings.Contains(why, tc.stale), "%+v, want %s, %q", s,
+			tc.state, tc.stale)
 	}
 	if got := clitest.Run(t, NewCommand(), append([]string{"status"}, p.nodeFlags(t)...)...); got.Code != 2 ||
 		!strings.Contains(got.Stdout, "State: partly\n") {
@@ -169,12 +164,9 @@ func TestDisk(t *testing.T) {
 	s := step{name: "kube-apiserver", advice: "Look at the log of kube-apiserver"}
 	s.writes = []nodefile.Write{{Path: p.dir + "/full/x", After: []byte("x")}}
 	err := p.config.run(t.Context(), []step{s})
-	if err == nil || strings.Contains(err.Error(), "Look at the log") || !strings.Contains(err.Error(), p.dir+"/full") {
-		t.Errorf("%v", err)
-	}
+	testutil.Expect(t, err != nil && !strings.Contains(err.Error(), "Look at the log") && strings.Contains(err.Error(), p.dir+"/full"), "%v",
+		err)
 	for file := range p.files(t) {
-		if strings.HasPrefix(filepath.Base(file), ".") {
-			t.Errorf("%s is left", file)
-		}
+		testutil.Expect(t, !strings.HasPrefix(filepath.Base(file), "."), "%s is left", file)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestEarlier: who changes Pods before our webhook is named before kube-apiserver loses its plugin.
@@ -29,7 +31,6 @@ func TestEarlier(t *testing.T) {
 	p := newControlPlane(t, "v1.37")
 	p.config.Client = fake.NewClientset(policy)
 	p.refuses(t, "dry run", Takeover, "pods \"kube-apiserver-n\" not found")
-	if want := "(docs/comparison.md): MutatingAdmissionPolicy theirs."; !strings.Contains(p.out.String(), want) {
-		t.Errorf("it does not print %q:\n%s", want, &p.out)
-	}
+	want := "(docs/comparison.md): MutatingAdmissionPolicy theirs."
+	testutil.Expect(t, strings.Contains(p.out.String(), want), "it does not print %q:\n%s", want, &p.out)
 }

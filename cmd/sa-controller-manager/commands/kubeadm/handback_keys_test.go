@@ -156,13 +156,9 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 				}
 				p.config.Steps, p.config.SkipKeyCheck = tc.steps, tc.skip
 				p.refuses(t, tc.reason, Handback, p.located(tc.want)) // a dry run
-				if tc.want != "" && p.out.Len() > 0 {
-					t.Errorf("printed: %s", &p.out)
-				}
+				testutil.Expect(t, tc.want == "" || p.out.Len() <= 0, "printed: %s", &p.out)
 				for _, want := range tc.prints {
-					if !strings.Contains(p.out.String(), p.located(want)) {
-						t.Errorf("it does not print %q:\n%s", p.located(want), &p.out)
-					}
+					testutil.Expect(t, strings.Contains(p.out.String(), p.located(want)), "it does not print %q:\n%s", p.located(want), &p.out)
 				}
 			})
 		}
@@ -173,9 +169,7 @@ func keyID(t *testing.T, data []byte) string { t.Helper(); return testkeys.Parse
 
 func public(t *testing.T, data []byte) []byte {
 	t.Helper()
-	pem, err := signing.EncodePublicKeys(testkeys.Parse(data).Public())
-	testutil.Must(t, err)
-	return pem
+	return testutil.Get(signing.EncodePublicKeys(testkeys.Parse(data).Public()))(t)
 }
 
 // toSigner rotates the ring to a key that another process has, under its derived ID or another one.

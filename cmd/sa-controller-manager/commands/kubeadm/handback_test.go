@@ -51,8 +51,7 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 	t.Helper()
 	show := func(name string) *corev1.Pod {
-		m, err := component.Files{Name: name, Manifest: []byte(p.files(t)["manifests/"+name+".yaml"])}.Parse()
-		testutil.Must(t, err)
+		m := testutil.Get(component.Files{Name: name, Manifest: []byte(p.files(t)["manifests/"+name+".yaml"])}.Parse())(t)
 		return mirror(name, "n", true, m.Command()...)
 	}
 	calls := 0
@@ -76,8 +75,7 @@ func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 func TestHandbackForgetsTheRing(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
-	host, err := hosts.HostName()
-	testutil.Must(t, err)
+	host := testutil.Get(hosts.HostName())(t)
 	client := fake.NewClientset(clitest.IdentityLeases(host)...)
 	p.config.Client = client
 	testutil.Must(t, p.config.forgetRing(t.Context())) // nothing is published
@@ -91,9 +89,7 @@ func TestHandbackForgetsTheRing(t *testing.T) {
 		testutil.Must(t, p.config.forgetRing(t.Context()))
 	}
 	left, err := hosts.Fetch(t.Context(), client)
-	if err != nil || len(left.Entries) != 1 || left.Entries[0].Host != "another" {
-		t.Errorf("left are %+v, %v", left.Entries, err)
-	}
+	testutil.Expect(t, err == nil && len(left.Entries) == 1 && left.Entries[0].Host == "another", "left are %+v, %v", left.Entries, err)
 }
 
 // TestHandbackDryRun asks kube-apiserver which keys were revoked elsewhere, and goes on without.
@@ -103,8 +99,6 @@ func TestHandbackDryRun(t *testing.T) {
 	p.writeSteps(t, takeover, all)
 	before := p.files(t)
 	got := clitest.Run(t, NewCommand(), append([]string{"handback", "--dry-run", "--skip-key-check"}, p.nodeFlags(t)...)...)
-	if got.Code != 0 || !strings.Contains(got.Stdout, "\nNot checked, because kube-apiserver did not answer (Get ") {
-		t.Errorf("%+v", got)
-	}
+	testutil.Expect(t, got.Code == 0 && strings.Contains(got.Stdout, "\nNot checked, because kube-apiserver did not answer (Get "), "%+v", got)
 	testutil.Check(t, "files", before, p.files(t))
 }

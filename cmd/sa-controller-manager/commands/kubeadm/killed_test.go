@@ -101,9 +101,8 @@ func TestRestartTenTimes(t *testing.T) {
 					s, err := c.planRestart(o, one, value)
 					return []step{s}, err
 				}, all)
-				if !strings.Contains(p.files(t)["manifests/"+one+".yaml"], "\n    "+component.RestartAnnotation+": \""+value+"\"\n") {
-					t.Errorf("%s: no annotation in\n%s", name, p.files(t)["manifests/"+one+".yaml"])
-				}
+				testutil.Expect(t, strings.Contains(p.files(t)["manifests/"+one+".yaml"], "\n    "+component.RestartAnnotation+": \""+value+"\"\n"),
+					"%s: no annotation in\n%s", name, p.files(t)["manifests/"+one+".yaml"])
 			}
 			if steps == all { // one more takeover restarts nothing
 				restarted := p.files(t)

@@ -135,9 +135,8 @@ func (p *controlPlane) change(t *testing.T, name, old, replacement string) {
 // replaced wants the old text to be there once.
 func replaced(t *testing.T, text []byte, old, replacement string) []byte {
 	t.Helper()
-	if n := strings.Count(string(text), old); n != 1 {
-		t.Fatalf("%q is there %d times, want once:\n%s", old, n, text)
-	}
+	n := strings.Count(string(text), old)
+	testutil.Require(t, n == 1, "%q is there %d times, want once:\n%s", old, n, text)
 	return bytes.Replace(text, []byte(old), []byte(replacement), 1)
 }
 
@@ -162,11 +161,8 @@ func handback(c *Config, o *observed) ([]step, error) { return c.planHandback(o)
 
 func (p *controlPlane) steps(t *testing.T, way way) []step {
 	t.Helper()
-	o, err := p.config.observe()
-	testutil.Must(t, err)
-	steps, err := way(&p.config, o)
-	testutil.Must(t, err)
-	return steps
+	o := testutil.Get(p.config.observe())(t)
+	return testutil.Get(way(&p.config, o))(t)
 }
 
 // all is more than a way has steps.
@@ -231,7 +227,6 @@ func mirror(component, node string, isReady bool, command ...string) *corev1.Pod
 // wantError wants an error with a text, or none if that is empty.
 func wantError(t *testing.T, what string, err error, want string) {
 	t.Helper()
-	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-		t.Errorf("%s: error %v, want %q", what, err, want)
-	}
+	testutil.Expect(t, (want != "" || err == nil) && (want == "" || err != nil && strings.Contains(err.Error(), want)),
+		"%s: error %v, want %q", what, err, want)
 }

@@ -183,25 +183,17 @@ func TestTakeoverCommand(t *testing.T) {
 			before := p.files(t)
 			got := p.takeover(t, append(tc.args, "--dry-run")...)
 			want := p.located(tc.want)
-			if (got.Code == 0) != (want == "") || !strings.HasPrefix(got.Stderr, want) || want == "" && got.Stderr != "" {
-				t.Errorf("%s: %+v, want %q", tc.reason, got, want)
-			}
+			testutil.Expect(t, (got.Code == 0) == (want == "") && strings.HasPrefix(got.Stderr, want) && (want != "" || got.Stderr == ""),
+				"%s: %+v, want %q", tc.reason, got, want)
 			const usage = "See 'sa-controller-manager kubeadm takeover --help' for usage.\n"
-			if strings.Contains(want, "--extra-arg") && !strings.HasSuffix(got.Stderr, usage) {
-				t.Errorf("it names no usage: %q", got.Stderr)
-			}
+			testutil.Expect(t, !strings.Contains(want, "--extra-arg") || strings.HasSuffix(got.Stderr, usage), "it names no usage: %q", got.Stderr)
 			words := regexp.MustCompile(" +").ReplaceAllString(got.Stdout, " ")
 			for _, part := range append(tc.stdout, map[bool]string{true: "\n1. manager: "}[want == ""]) {
-				if !strings.Contains(words, part) {
-					t.Errorf("stdout has no %q:\n%s", part, words)
-				}
+				testutil.Expect(t, strings.Contains(words, part), "stdout has no %q:\n%s", part, words)
 			}
-			if want != "" && tc.stdout == nil && got.Stdout != "" {
-				t.Errorf("it prints %q", got.Stdout)
-			}
-			if grants := strings.Contains(got.Stdout, "- --create-secrets\n"); grants != tc.grants {
-				t.Errorf("%s: our Pod grants itself to create Secrets: %t", tc.reason, grants)
-			}
+			testutil.Expect(t, want == "" || tc.stdout != nil || got.Stdout == "", "it prints %q", got.Stdout)
+			grants := strings.Contains(got.Stdout, "- --create-secrets\n")
+			testutil.Expect(t, grants == tc.grants, "%s: our Pod grants itself to create Secrets: %t", tc.reason, grants)
 			var mounts []string
 			for _, found := range regexp.MustCompile(`(?m)^\+    - mountPath: (.*)\n\+      name: files-`).FindAllStringSubmatch(got.Stdout, -1) {
 				mounts = append(mounts, found[1])
@@ -209,9 +201,8 @@ func TestTakeoverCommand(t *testing.T) {
 			slices.Sort(mounts)
 			testutil.Check(t, tc.reason+": directories that our Pod mounts", tc.mounts, slices.Compact(mounts))
 			if want != "" {
-				if got := p.takeover(t, tc.args...); !strings.HasPrefix(got.Stderr, want) {
-					t.Errorf("%s: without --dry-run: %+v, want %q", tc.reason, got, want)
-				}
+				got := p.takeover(t, tc.args...)
+				testutil.Expect(t, strings.HasPrefix(got.Stderr, want), "%s: without --dry-run: %+v, want %q", tc.reason, got, want)
 			}
 			testutil.Check(t, "files", before, p.files(t))
 		})
@@ -223,12 +214,10 @@ func TestSecondCommand(t *testing.T) {
 	t.Parallel()
 	p := newTakeoverNode(t)
 	before := p.files(t)
-	unlock, err := nodefile.Lock(p.config.ManifestsDir)
-	testutil.Must(t, err)
+	unlock := testutil.Get(nodefile.Lock(p.config.ManifestsDir))(t)
 	want := "Error: another kubeadm takeover or handback works on " + p.config.ManifestsDir + "; let it end first\n"
-	if got := p.takeover(t); got.Code != 1 || got.Stderr != want || got.Stdout != "" {
-		t.Errorf("%+v, want %q", got, want)
-	}
+	got := p.takeover(t)
+	testutil.Expect(t, got.Code == 1 && got.Stderr == want && got.Stdout == "", "%+v, want %q", got, want)
 	if got := p.takeover(t, "--dry-run"); got.Code != 0 {
 		t.Errorf("a dry run changes nothing: %+v", got)
 	}

@@ -42,9 +42,8 @@ func TestOnlySigner(t *testing.T) {
 			own := staticpod.CommandIn([]byte(after[ownFile]))
 			testutil.Check(t, "our command", []string{"/usr/local/bin/sa-controller-manager", "signer"}, []string(own[:2]))
 			ofManager := regexp.MustCompile(`--(controllers|token-secrets|root-ca-file|webhook-|service-account-private)\S*`)
-			if extra := ofManager.FindAllString(strings.Join(own, " "), -1); extra != nil {
-				t.Errorf("our process has %q", extra)
-			}
+			extra := ofManager.FindAllString(strings.Join(own, " "), -1)
+			testutil.Expect(t, extra == nil, "our process has %q", extra)
 
 			p.config.Rewrite = false
 			p.writeSteps(t, takeover, all)
@@ -72,8 +71,7 @@ func TestSignerAndEverything(t *testing.T) {
 			p.refuses(t, "it would sign with a key file", Takeover, "and the rewrite would drop it; to keep it add")
 			p.config.Pod.extraArgs = append(p.config.Pod.extraArgs, "--"+component.KeyFlag+"=", "--"+component.KeyRingFlag+"="+manifests.KeyRing)
 			p.writeSteps(t, takeover, all)
-			status, err := p.config.status()
-			testutil.Must(t, err)
+			status := testutil.Get(p.config.status())(t)
 			testutil.Check(t, "status", takenOver, status.State)
 			if slices.Contains(status.Command, manifests.SignerCommand) ||
 				!slices.Contains(status.Command, "--external-signer-socket="+manifests.SignerSocket) {
@@ -97,9 +95,7 @@ func TestSignerKeepsNoFlagOfTheManager(t *testing.T) {
 	p.takenOver(t, "--extra-arg=--service-account-private-key-file=", ring)
 	got := p.takeover(t, "--only=signer", "--dry-run")
 	for _, want := range []string{`"--service-account-private-key-file=" is not for signer`, "--reset drops what is kept"} {
-		if got.Code != 1 || !strings.Contains(got.Stderr, want) {
-			t.Errorf("%+v, want %q", got, want)
-		}
+		testutil.Expect(t, got.Code == 1 && strings.Contains(got.Stderr, want), "%+v, want %q", got, want)
 	}
 	if got := p.takeover(t, "--only=signer", "--reset", ring, "--dry-run"); got.Code != 0 {
 		t.Errorf("with --reset: %+v", got)

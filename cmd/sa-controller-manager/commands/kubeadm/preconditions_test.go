@@ -76,9 +76,7 @@ func TestTakeoverWithAnExternalCA(t *testing.T) {
 	p.write(t, "controller-manager.conf", []byte(deadKubeconfig))
 	err := p.config.ensureIdentity(&desired{})(t.Context())
 	wantError(t, "the identity", err, "write a kubeconfig of your own to "+p.dir+"/sa-controller-manager/kubeconfig")
-	if !cli.IsPermanent(err) {
-		t.Error("waiting does not help")
-	}
+	testutil.Expect(t, cli.IsPermanent(err), "waiting does not help")
 }
 
 // TestBinaryStays has a program in each place of a node.
@@ -171,9 +169,7 @@ func TestAlone(t *testing.T) {
 				tc.want = p.dir + "/manifests/" + tc.want
 			}
 			wantError(t, name, Takeover(t.Context(), p.config), tc.want)
-			if tc.want != "" && p.out.Len() > 0 {
-				t.Errorf("it prints %q", &p.out)
-			}
+			testutil.Expect(t, tc.want == "" || p.out.Len() <= 0, "it prints %q", &p.out)
 		})
 	}
 }

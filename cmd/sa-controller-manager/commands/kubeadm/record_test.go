@@ -20,9 +20,7 @@ func (p *controlPlane) takenOver(t *testing.T, args ...string) {
 	got := p.takeover(t, append(args, "--dry-run")...)
 	_, diff, ok := strings.Cut(got.Stdout, "\n+++ "+p.config.manifest(manager)+"\n")
 	diff, _, _ = strings.Cut(diff, "\n2. ")
-	if got.Code != 0 || !ok {
-		t.Fatalf("%+v, want our manifest", got)
-	}
+	testutil.Require(t, got.Code == 0 && ok, "%+v, want our manifest", got)
 	p.write(t, ownFile, []byte(regexp.MustCompile(`(?m)^(@@.*\n|\+)`).ReplaceAllString(diff+"\n", "")))
 	if record := (component.Record{Flags: p.recorded(t, args...)}).Encode(); record != nil {
 		p.write(t, "sa-controller-manager-backup/record.json", record)
@@ -93,9 +91,7 @@ func TestTakeoverAgain(t *testing.T) {
 			p.takenOver(t, tc.first...)
 			testutil.Check(t, tc.reason+": record", tc.record, p.recorded(t, tc.second...))
 			got := p.takeover(t, append(tc.second, "--dry-run")...)
-			if got.Code != 0 {
-				t.Fatalf("%+v", got)
-			}
+			testutil.Require(t, got.Code == 0, "%+v", got)
 			line := func(before, after string) string {
 				found := regexp.MustCompile(`(?m)^` + before + `(.*)` + after + `$`).FindStringSubmatch(got.Stdout)
 				return strings.Join(found[min(1, len(found)):], "")
@@ -120,9 +116,8 @@ func TestRecordIsRefused(t *testing.T) {
 			p.write(t, "sa-controller-manager-backup/record.json", []byte(tc.record))
 			before := p.files(t)
 			want := "Error: " + p.config.recordFile() + tc.want
-			if got := p.takeover(t, "--dry-run"); got.Code != 1 || !strings.HasPrefix(got.Stderr, want) {
-				t.Errorf("%+v, want %s", got, want)
-			}
+			got := p.takeover(t, "--dry-run")
+			testutil.Expect(t, got.Code == 1 && strings.HasPrefix(got.Stderr, want), "%+v, want %s", got, want)
 			if got := p.takeover(t, "--dry-run", "--reset"); got.Code != 0 != (tc.reset != "") || !strings.Contains(got.Stderr, tc.reset) {
 				t.Errorf("with --reset: %+v", got)
 			}

@@ -83,8 +83,7 @@ func TestAdmissionConfig(t *testing.T) {
 			p.write(t, "pki/admission.yaml", []byte(source))
 			p.write(t, "pki/own.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\n"+
 				"kubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n"))
-			m, err := staticpod.Parse(staticpodtest.Read(t, p.config.manifest(component.APIServer)), component.APIServer)
-			testutil.Must(t, err)
+			m := testutil.Get(staticpod.Parse(staticpodtest.Read(t, p.config.manifest(component.APIServer)), component.APIServer))(t)
 			got, err := p.config.admissionConfig(m)
 			wantError(t, tc.reason, err, tc.refused)
 			if tc.refused != "" {
@@ -101,15 +100,13 @@ func pluginsOf(t *testing.T, data []byte) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
-	decoded, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), data)
-	testutil.Must(t, err)
+	decoded := testutil.Get(runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), data))(t)
 	for _, plugin := range decoded.(*apiserver.AdmissionConfiguration).Plugins {
 		switch plugin.Name {
 		case "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook":
 			_, err := webhookconfig.LoadConfig(bytes.NewReader(plugin.Configuration.Raw))
-			if err != nil && !strings.Contains(err.Error(), "unable to read: stat /etc/kubernetes/sa-controller-manager/static/") {
-				t.Errorf("%s: %v", plugin.Name, err)
-			}
+			testutil.Expect(t, err == nil || strings.Contains(err.Error(), "unable to read: stat /etc/kubernetes/sa-controller-manager/static/"),
+				"%s: %v", plugin.Name, err)
 		}
 	}
 }
@@ -165,16 +162,14 @@ func TestChooseFiles(t *testing.T) {
 			if tc.own != nil {
 				p.write(t, ownFile, tc.own)
 			}
-			o, err := p.config.observe()
-			testutil.Must(t, err)
+			o := testutil.Get(p.config.observe())(t)
 			m, err := o.apiServer().Parse()
 			testutil.Must(t, err)
 			var d desired
 			err = p.config.chooseFiles(o, &d, m)
 			wantError(t, tc.reason, err, tc.refused)
-			if err == nil && (d.files != tc.want || !strings.HasPrefix(d.note, tc.note) || tc.note == "" && d.note != "") {
-				t.Errorf("%s: got %t, %q, want %t, %q", tc.reason, d.files, d.note, tc.want, tc.note)
-			}
+			testutil.Expect(t, err != nil || d.files == tc.want && strings.HasPrefix(d.note, tc.note) && (tc.note != "" || d.note == ""),
+				"%s: got %t, %q, want %t, %q", tc.reason, d.files, d.note, tc.want, tc.note)
 		})
 	}
 	p := newControlPlane(t, "v1.37")

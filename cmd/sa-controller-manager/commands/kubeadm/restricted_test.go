@@ -68,11 +68,9 @@ func TestRestricted(t *testing.T) {
 		t.Helper()
 		has := map[string]string{}
 		for _, policy := range policies {
-			objects, err := policy.Objects()
-			testutil.Must(t, err)
+			objects := testutil.Get(policy.Objects())(t)
 			for _, object := range objects {
-				body, err := yaml.YAMLToJSON(object.YAML)
-				testutil.Must(t, err)
+				body := testutil.Get(yaml.YAMLToJSON(object.YAML))(t)
 				has[object.Path()] = string(body)
 			}
 		}
@@ -134,9 +132,7 @@ func TestRestricted(t *testing.T) {
 			if tc.at != "" {
 				before := served.has[api+tc.at]
 				served.has[api+tc.at] = strings.Replace(before, tc.from, tc.to, 1)
-				if before == served.has[api+tc.at] {
-					t.Fatalf("%s has no %s", tc.at, tc.from)
-				}
+				testutil.Require(t, before != served.has[api+tc.at], "%s has no %s", tc.at, tc.from)
 			}
 			server := httptest.NewServer(served)
 			t.Cleanup(server.Close)
@@ -151,9 +147,7 @@ func TestRestricted(t *testing.T) {
 			} else if permanent {
 				wantError(t, "the way out", err, " --kubeconfig=/etc/kubernetes/admin.conf")
 			}
-			if served.written != tc.writes {
-				t.Errorf("%d objects were written, want %d", served.written, tc.writes)
-			}
+			testutil.Expect(t, served.written == tc.writes, "%d objects were written, want %d", served.written, tc.writes)
 		})
 	}
 }

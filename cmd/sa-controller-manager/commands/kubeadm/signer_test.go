@@ -57,8 +57,7 @@ func TestSignerFlags(t *testing.T) {
 			if tc.key != nil {
 				p.write(t, "pki/1.pub", tc.key)
 			}
-			m, err := staticpod.Parse(staticpodtest.Manifest(append([]string{component.APIServer}, tc.flags...)), component.APIServer)
-			testutil.Must(t, err)
+			m := testutil.Get(staticpod.Parse(staticpodtest.Manifest(append([]string{component.APIServer}, tc.flags...)), component.APIServer))(t)
 			got, files, err := p.config.signerFlags(m, tc.previous)
 			wantError(t, tc.reason, err, p.located(tc.refused))
 			if err != nil {
@@ -95,8 +94,7 @@ func TestTakeoverWithARemoteKey(t *testing.T) {
 				flags.extraArgs = append(flags.extraArgs, component.Assign(remote.SocketsFlag, p.dir+"/keys/sockets.yaml"))
 			}
 			p.config.Pod, p.config.Rewrite = &flags, true
-			o, err := p.config.observe()
-			testutil.Must(t, err)
+			o := testutil.Get(p.config.observe())(t)
 			d, err := p.config.desire(o)
 			wantError(t, "", err, tc.want)
 			if tc.want != "" {

@@ -60,17 +60,15 @@ func TestStatus(t *testing.T) {
 				own = nil
 				p.write(t, ownFile, []byte("kind: ["))
 			}
-			got, err := p.config.status()
-			testutil.Must(t, err)
+			got := testutil.Get(p.config.status())(t)
 			tc.kcm.Name, tc.api.Name = component.ControllerManager, component.APIServer
 			testutil.Check(t, "components", []statusComponent{tc.kcm, tc.api}, got.Components)
 			flags := "--token-secrets=auto"
 			if tc.steps == 0 {
 				flags = ""
 			}
-			if got.State != tc.want || !slices.Equal(got.Command, own) || strings.Join(got.Flags, " ") != flags {
-				t.Errorf("%+v, want %s, %q, %q", got, tc.want, own, flags)
-			}
+			testutil.Expect(t, got.State == tc.want && slices.Equal(got.Command, own) && strings.Join(got.Flags, " ") == flags,
+				"%+v, want %s, %q, %q", got, tc.want, own, flags)
 		})
 	}
 }
@@ -87,9 +85,7 @@ func TestStatusCommand(t *testing.T) {
 	got := clitest.Run(t, NewCommand(), append(args, "-o", "json")...)
 	var document map[string]any
 	testutil.Must(t, json.Unmarshal([]byte(got.Stdout), &document))
-	if document["kind"] != "TakeoverStatus" || document["state"] != notTakenOver {
-		t.Errorf("%v", document)
-	}
+	testutil.Expect(t, document["kind"] == "TakeoverStatus" && document["state"] == notTakenOver, "%v", document)
 }
 
 // TestConfirmation: a no leaves everything as it is, and nothing is asked if nothing is to change.
@@ -112,9 +108,7 @@ func TestConfirmation(t *testing.T) {
 				return false
 			}
 			err := tc.way(t.Context(), p.config)
-			if asked != tc.asks || tc.asks && (err == nil || err.Error() != "nothing was changed") {
-				t.Errorf("asked: %v, %v", asked, err)
-			}
+			testutil.Expect(t, asked == tc.asks && (!tc.asks || err != nil && err.Error() == "nothing was changed"), "asked: %v, %v", asked, err)
 			testutil.Check(t, "files", before, p.files(t))
 		})
 	}

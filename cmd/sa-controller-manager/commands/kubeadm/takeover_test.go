@@ -171,8 +171,7 @@ func TestThereAndBack(t *testing.T) {
 				before := p.files(t)
 				p.writeSteps(t, takeover, all)
 				testutil.Check(t, "another takeover restarts nothing", before[apiServerFile], p.files(t)[apiServerFile])
-				status, err := p.config.status()
-				testutil.Must(t, err)
+				status := testutil.Get(p.config.status())(t)
 				testutil.Check(t, "status", takenOver, status.State)
 			},
 			left: []edit{{component.APIServer, "    image: ", "    - --v=4\n    image: "}},
@@ -283,9 +282,8 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 		mounts = append(mounts, manifests.SignerDirectory)
 		// A kubeadm that has one more flag in front of those that the patch takes out.
 		moved := staticpodtest.JSON(t, replaced(t, first, "    - --allow-privileged", "    - --a-new-flag=1\n    - --allow-privileged"))
-		if _, err := staticpodtest.Patch(t, staticpodtest.Read(t, p.config.patch(component.APIServer))).Apply(moved); err == nil {
-			t.Error("the patch takes out what it does not know")
-		}
+		_, err := staticpodtest.Patch(t, staticpodtest.Read(t, p.config.patch(component.APIServer))).Apply(moved)
+		testutil.Expect(t, err != nil, "the patch takes out what it does not know")
 		command = slices.DeleteFunc(command, func(flag string) bool {
 			return strings.HasPrefix(flag, "--service-account-key-file=") || strings.HasPrefix(flag, "--service-account-signing-key-file=")
 		})
@@ -311,12 +309,10 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 	own := staticpodtest.Read(t, p.config.manifest(manager))
 	testutil.Check(t, "our mode", string(tc.mode()), staticpod.CommandIn(own).Last(registrationFlag))
 	for flag, want := range map[string]bool{staticDirFlag: readsFiles, ownSocketFlag: signs} {
-		if got := staticpod.CommandIn(own).Last(flag); (got != "") != want {
-			t.Errorf("our --%s is %q, want one: %t", flag, got, want)
-		}
+		got := staticpod.CommandIn(own).Last(flag)
+		testutil.Expect(t, (got != "") == want, "our --%s is %q, want one: %t", flag, got, want)
 	}
-	status, err := p.config.status()
-	testutil.Must(t, err)
+	status := testutil.Get(p.config.status())(t)
 	testutil.Check(t, "status", takenOver, status.State)
 	wanted := "runs in our process alone; first run kubeadm handback --steps=kube-controller-manager"
 	if signs || readsFiles {
@@ -340,16 +336,14 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 	for _, n := range []int{3, all} {
 		p.writeSteps(t, takeover, n)
 		want := tc.mode() == registration.Static && n == all
-		if off := slices.Contains(p.command(t), pluginOff); off != want {
-			t.Errorf("kubeadm has written its manifest again, and after %d steps the plugin is off: %t, want %t", n, off, want)
-		}
+		off := slices.Contains(p.command(t), pluginOff)
+		testutil.Expect(t, off == want, "kubeadm has written its manifest again, and after %d steps the plugin is off: %t, want %t", n, off, want)
 	}
 	taken := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer)))
 	patched := staticpodtest.Spec(t, staticpodtest.PatchedFile(t, written, staticpodtest.Read(t, p.config.patch(component.APIServer))))
 	testutil.Check(t, "the patch for its new manifest", inOrder(taken), inOrder(patched))
-	if got := strings.Contains(strings.Join(p.command(t), " "), manifests.SignerSocket); got != tc.adds(endpointFlag) {
-		t.Errorf("our process signs: %t, want %t", got, !got)
-	}
+	got := strings.Contains(strings.Join(p.command(t), " "), manifests.SignerSocket)
+	testutil.Expect(t, got == tc.adds(endpointFlag), "our process signs: %t, want %t", got, !got)
 	testutil.Check(t, "our mode then", string(tc.mode()),
 		staticpod.CommandIn(staticpodtest.Read(t, p.config.manifest(manager))).Last(registrationFlag))
 	p.writeSteps(t, handback, 1)
@@ -505,13 +499,10 @@ func TestManagerThatDoesNotCome(t *testing.T) {
 			own := p.steps(t, takeover)[0]
 			own.proofs, own.guards = nil, nil // they ask kube-apiserver
 			wantError(t, name, p.config.step(ctx, own), strings.ReplaceAll(tc.want, "DIR", p.dir))
-			if !strings.HasPrefix(own.advice, tc.advice) {
-				t.Errorf("the advice is %q, want %q at first", own.advice, tc.advice)
-			}
+			testutil.Expect(t, strings.HasPrefix(own.advice, tc.advice), "the advice is %q, want %q at first", own.advice, tc.advice)
 			files := p.files(t)
-			if got := files[ownFile]; tc.before == nil && got == "" || tc.before != nil && got != string(tc.before) {
-				t.Errorf("the manifest is %q", got)
-			}
+			got := files[ownFile]
+			testutil.Expect(t, (tc.before != nil || got != "") && (tc.before == nil || got == string(tc.before)), "the manifest is %q", got)
 			testutil.Check(t, "the backup", string(tc.before), files["sa-controller-manager-backup/sa-controller-manager.yaml"])
 		})
 	}
@@ -583,9 +574,8 @@ func TestProofs(t *testing.T) {
 			before := p.files(t)
 			err := Takeover(t.Context(), p.config)
 			wantError(t, "no dry run", err, tc.waiting)
-			if advice := strings.Contains(err.Error(), "\nNothing of the control plane has been changed."); advice != tc.advice {
-				t.Errorf("%v\nadvises to run it again: %t, want %t", err, advice, tc.advice)
-			}
+			advice := strings.Contains(err.Error(), "\nNothing of the control plane has been changed.")
+			testutil.Expect(t, advice == tc.advice, "%v\nadvises to run it again: %t, want %t", err, advice, tc.advice)
 			testutil.Check(t, "files", before, p.files(t))
 		})
 	}
@@ -646,9 +636,8 @@ func TestRefuses(t *testing.T) {
 				return
 			}
 			wantError(t, tc.reason, Takeover(t.Context(), p.config), tc.want)
-			if diff := !maps.Equal(before, p.files(t)); diff || p.out.Len() > 0 {
-				t.Errorf("%s: files have changed: %t; printed: %s", tc.reason, diff, &p.out)
-			}
+			diff := !maps.Equal(before, p.files(t))
+			testutil.Expect(t, !diff && p.out.Len() <= 0, "%s: files have changed: %t; printed: %s", tc.reason, diff, &p.out)
 		})
 	}
 }
@@ -664,9 +653,7 @@ func TestDryRun(t *testing.T) {
 		"\n+    - " + pluginOff + "\n",
 		"is kept in " + filepath.Join(p.dir, "sa-controller-manager-backup", "kube-apiserver.yaml") + ".\n",
 	} {
-		if !strings.Contains(p.out.String(), want) {
-			t.Errorf("it does not print %q:\n%s", want, &p.out)
-		}
+		testutil.Expect(t, strings.Contains(p.out.String(), want), "it does not print %q:\n%s", want, &p.out)
 	}
 	p.refuses(t, "handback", Handback, "")
 }
@@ -717,9 +704,8 @@ func TestTakenOverAgain(t *testing.T) {
 			p.writeSteps(t, takeover, all)
 			p.config.KeepPlugin, p.config.ExternalSigner, p.config.Rewrite = false, false, true
 			p.writeSteps(t, takeover, all)
-			if ours := p.files(t)[ownFile]; strings.Contains(ours, "-serviceaccount-controller") {
-				t.Errorf("%s: our process runs no controllers:\n%s", tc.reason, ours)
-			}
+			ours := p.files(t)[ownFile]
+			testutil.Expect(t, !strings.Contains(ours, "-serviceaccount-controller"), "%s: our process runs no controllers:\n%s", tc.reason, ours)
 			p.config.Rewrite = false
 			p.writeSteps(t, handback, all)
 			testutil.Must(t, p.config.unused(t.Context()))

@@ -73,9 +73,8 @@ missing   update   leases.coordination.k8s.io           kube-system   one    lea
 func TestPreflightWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	got := clitest.Run(t, NewCommand(cli.ConnectAsManager), "--master=http://127.0.0.1:1")
-	if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, "Error: ask kube-apiserver for its version: ") {
-		t.Errorf("%+v, want code 1 and an error that says what was asked", got)
-	}
+	testutil.Expect(t, got.Code == 1 && got.Stdout == "" && strings.HasPrefix(got.Stderr, "Error: ask kube-apiserver for its version: "),
+		"%+v, want code 1 and an error that says what was asked", got)
 }
 
 // TestGrantOfAnotherUser: there is nothing to apply, which must not look as if all were granted.
@@ -92,7 +91,6 @@ func TestGrantOfAnotherUser(t *testing.T) {
 	})
 	connect := func(*options.Connection) (kubernetes.Interface, error) { return client, nil }
 	got := clitest.Run(t, NewCommand(connect), "-o=grant")
-	if got.Code != cli.ExitFindings || got.Stdout != "" || !strings.Contains(got.Stderr, `user "jane" lacks permissions`) {
-		t.Errorf("%+v, want code 2 and the findings on standard error", got)
-	}
+	testutil.Expect(t, got.Code == cli.ExitFindings && got.Stdout == "" && strings.Contains(got.Stderr, `user "jane" lacks permissions`),
+		"%+v, want code 2 and the findings on standard error", got)
 }

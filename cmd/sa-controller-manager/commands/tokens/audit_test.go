@@ -116,21 +116,16 @@ func TestAudit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := clitest.Run(t, NewAuditCommand(auditCluster(t)), append([]string{key}, tc.args...)...)
-			if got.Code != tc.code || got.Stderr != tc.stderr {
-				t.Errorf("code %d and %q, want %d and %q", got.Code, got.Stderr, tc.code, tc.stderr)
-			}
+			testutil.Expect(t, got.Code == tc.code && got.Stderr == tc.stderr, "code %d and %q, want %d and %q", got.Code, got.Stderr, tc.code,
+				tc.stderr)
 			lines := strings.Split(strings.TrimSuffix(got.Stdout, "\n"), "\n")
 			if len(tc.rows) == 0 {
 				testutil.Check(t, "printed", "", got.Stdout)
 				return
 			}
-			if len(lines) != len(tc.rows) {
-				t.Fatalf("printed %d lines, want %d:\n%s", len(lines), len(tc.rows), got.Stdout)
-			}
+			testutil.Require(t, len(lines) == len(tc.rows), "printed %d lines, want %d:\n%s", len(lines), len(tc.rows), got.Stdout)
 			for i, want := range tc.rows {
-				if !strings.HasPrefix(lines[i], want) {
-					t.Errorf("line %q, want %q", lines[i], want)
-				}
+				testutil.Expect(t, strings.HasPrefix(lines[i], want), "line %q, want %q", lines[i], want)
 			}
 		})
 	}
@@ -158,9 +153,8 @@ func TestAuditCommandLine(t *testing.T) {
 		"key":        {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
 		"nobody":     {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
 	})
-	if got := clitest.Run(t, NewAuditCommand(cli.Connect), clitest.LegacyToken(t)); got.Code != 1 || strings.Contains(got.Stderr, "eyJ") {
-		t.Errorf("a token as an argument: %+v", got)
-	}
+	got := clitest.Run(t, NewAuditCommand(cli.Connect), clitest.LegacyToken(t))
+	testutil.Expect(t, got.Code == 1 && !strings.Contains(got.Stderr, "eyJ"), "a token as an argument: %+v", got)
 }
 
 // TestOutputFile: the file says which tokens are worth stealing.
@@ -170,14 +164,11 @@ func TestOutputFile(t *testing.T) {
 	testutil.Must(t, os.WriteFile(path, []byte("of before"), 0o644)) // not kept
 	key := "--service-account-private-key-file=" + testutil.WriteFile(t, "sa.key", testkeys.P256())
 	got := clitest.Run(t, NewAuditCommand(auditCluster(t)), key, "-o=html", "--output-file="+path)
-	if got.Code != 0 || got.Stdout != "" {
-		t.Fatalf("%+v, want code 0 and nothing on standard output", got)
-	}
+	testutil.Require(t, got.Code == 0 && got.Stdout == "", "%+v, want code 0 and nothing on standard output", got)
 	info := testutil.Get(os.Stat(path))(t)
 	page := testutil.Get(os.ReadFile(path))(t)
-	if robot := bytes.Index(page, []byte("<td>robot-token")); robot < bytes.Index(page, []byte("<td>zeus-token")) {
-		t.Error("the worst token is not the first one")
-	}
+	testutil.Expect(t, bytes.Index(page, []byte("<td>robot-token")) >= bytes.Index(page, []byte("<td>zeus-token")),
+		"the worst token is not the first one")
 	if info.Mode() != 0o600 || !bytes.Contains(page, []byte("zeus-token")) || bytes.Contains(page, []byte("CANARY")) ||
 		bytes.Contains(page, []byte("eyJ")) {
 		t.Errorf("mode %v, want 0600 and a page without tokens:\n%s", info.Mode(), page)

@@ -79,16 +79,12 @@ func TestInspectReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := inspectInput(t, tc.input, tc.args...)
-			if tc.want != nil && !errors.Is(err, tc.want) {
-				t.Errorf("error %v, want %v", err, tc.want)
-			}
+			testutil.Expect(t, tc.want == nil || errors.Is(err, tc.want), "error %v, want %v", err, tc.want)
 			if err != nil {
 				out += err.Error()
 			}
 			testutil.CheckContains(t, "printed", tc.say, out)
-			if signature := token[strings.LastIndex(token, ".")+1:]; strings.Contains(out, signature) {
-				t.Errorf("the signature is in\n%s", out)
-			}
+			testutil.Expect(t, !strings.Contains(out, token[strings.LastIndex(token, ".")+1:]), "the signature is in\n%s", out)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestTokensAreNoArguments, and are not repeated in the refusal.
@@ -26,9 +27,8 @@ func TestTokensAreNoArguments(t *testing.T) {
 				!strings.HasPrefix(got.Stderr, "Error: this looks like a token as an argument, where everybody on the machine can read it") {
 				t.Errorf("%+v", got)
 			}
-			if strings.Contains(got.Stderr, token[20:40]) || strings.Contains(got.Stderr, "xxxx") {
-				t.Errorf("the token is repeated: %s", got.Stderr)
-			}
+			testutil.Expect(t, !strings.Contains(got.Stderr, token[20:40]) && !strings.Contains(got.Stderr, "xxxx"), "the token is repeated: %s",
+				got.Stderr)
 		})
 	}
 }

@@ -60,9 +60,8 @@ func TestWebhookCommand(t *testing.T) {
 				t.Errorf("%s\n%+v, want code 0 and what it has done", tc.reason, got)
 			}
 			_, got, err := podpolicy.Refusal.Problem(t.Context(), client)
-			if err != nil || (got == "") != (problem == "") || !strings.Contains(got, problem) {
-				t.Errorf("%s\nthe problem with the policy is %q, %v; want %q", tc.reason, got, err, problem)
-			}
+			testutil.Expect(t, err == nil && (got == "") == (problem == "") && strings.Contains(got, problem),
+				"%s\nthe problem with the policy is %q, %v; want %q", tc.reason, got, err, problem)
 			api := client.AdmissionregistrationV1()
 			mutating := testutil.Get(api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{}))(t)
 			validating := testutil.Get(api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{}))(t)
@@ -136,13 +135,11 @@ func TestDryRun(t *testing.T) {
 			return client, nil
 		}, nil), append(step.args, "--dry-run")...)
 		probed := slices.ContainsFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetResource().Resource == "pods" })
-		if !strings.Contains(got.Stdout+got.Stderr, step.want) || dry != (len(step.args) == 1) || probed {
-			t.Errorf("%v: %+v, the client is dry: %t, a Pod was created: %t", step.args, got, dry, probed)
-		}
+		testutil.Expect(t, strings.Contains(got.Stdout+got.Stderr, step.want) && dry == (len(step.args) == 1) && !probed,
+			"%v: %+v, the client is dry: %t, a Pod was created: %t", step.args, got, dry, probed)
 	}
-	if _, err := os.Stat(registration.StaticOffPath(dir)); err != nil {
-		t.Error(err)
-	}
+	_, err := os.Stat(registration.StaticOffPath(dir))
+	testutil.Expect(t, err == nil, "%v", err)
 }
 
 // TestUnregisterWhileFilesBind: the command does not say that the webhook is off, and names the way out.
@@ -225,9 +222,8 @@ func TestRegisterWaits(t *testing.T) {
 				client := fake.NewClientset(append(tc.objects, clitest.Refusal(), binding)...)
 				answers(client, tc.called, tc.named, nil)
 				got := runWith(t, client, "register")
-				if (got.Code == 0) != (tc.want == "") || !strings.Contains(got.Stderr, tc.want) {
-					t.Errorf("%s: %+v, want %q", tc.reason, got, tc.want)
-				}
+				testutil.Expect(t, (got.Code == 0) == (tc.want == "") && strings.Contains(got.Stderr, tc.want), "%s: %+v, want %q", tc.reason, got,
+					tc.want)
 				wantActions(t, client, map[int]string{0: "[Deny Audit]", 1: "[Warn Audit]"}[got.Code])
 			})
 		})
@@ -251,28 +247,23 @@ func TestUnregisterOnAHost(t *testing.T) {
 		t.Errorf("unregister: %+v", got)
 	}
 	for _, path := range registration.StaticPaths(dir) {
-		if _, err := os.Stat(path); !os.IsNotExist(err) {
-			t.Errorf("%s is there, or %v", path, err)
-		}
+		_, err := os.Stat(path)
+		testutil.Expect(t, os.IsNotExist(err), "%s is there, or %v", path, err)
 	}
-	if _, err := os.Stat(registration.StaticOffPath(dir)); err != nil {
-		t.Error(err)
-	}
-	if got := alone("register"); got.Code != 0 || !strings.Contains(got.Stdout, "webhook register without that flag") {
-		t.Errorf("register: %+v", got)
-	}
+	_, err := os.Stat(registration.StaticOffPath(dir))
+	testutil.Expect(t, err == nil, "%v", err)
+	got := alone("register")
+	testutil.Expect(t, got.Code == 0 && strings.Contains(got.Stdout, "webhook register without that flag"), "register: %+v", got)
 	if _, err := os.Stat(registration.StaticOffPath(dir)); !os.IsNotExist(err) {
 		t.Errorf("it is still off, or %v", err)
 	}
 	for _, wrong := range []string{dir + "/none", dir + "/mutating", t.TempDir()} {
 		for _, command := range []string{"register", "unregister"} {
 			got := clitest.Run(t, NewCommand(cli.Connect, nil), command, "--static-registration-dir="+wrong)
-			if got.Code != 1 || !strings.Contains(got.Stderr, wrong+"/mutating/sa-controller-manager.yaml") {
-				t.Errorf("%s in the wrong directory: %+v", command, got)
-			}
-			if _, err := os.Stat(registration.StaticOffPath(wrong)); !os.IsNotExist(err) {
-				t.Errorf("%s has written into the wrong directory, or %v", command, err)
-			}
+			testutil.Expect(t, got.Code == 1 && strings.Contains(got.Stderr, wrong+"/mutating/sa-controller-manager.yaml"),
+				"%s in the wrong directory: %+v", command, got)
+			_, err := os.Stat(registration.StaticOffPath(wrong))
+			testutil.Expect(t, os.IsNotExist(err), "%s has written into the wrong directory, or %v", command, err)
 		}
 	}
 }
@@ -318,12 +309,9 @@ func TestUnlessPluginOff(t *testing.T) {
 				return true, pod, nil
 			})
 			got := runWith(t, client, "unregister", "--yes", "--if-plugin-on")
-			if (got.Code == 0) != (tc.want == "") || !strings.Contains(got.Stderr, tc.want) {
-				t.Errorf("%+v, want %q", got, tc.want)
-			}
-			if active := registration.IsInactive(t.Context(), client) != nil; active != (tc.want != "") {
-				t.Errorf("the webhook is bound: %t", active)
-			}
+			testutil.Expect(t, (got.Code == 0) == (tc.want == "") && strings.Contains(got.Stderr, tc.want), "%+v, want %q", got, tc.want)
+			active := registration.IsInactive(t.Context(), client) != nil
+			testutil.Expect(t, active == (tc.want != ""), "the webhook is bound: %t", active)
 		})
 	}
 }

@@ -32,9 +32,8 @@ func TestFlags(t *testing.T) {
 		g.AddFlags(own)
 		own.VisitAll(func(f *pflag.Flag) {
 			defaults[f.Name] = f.DefValue
-			if all.Lookup(f.Name) == nil || options.OriginOf(f) == "" || f.Usage == "" {
-				t.Errorf("--%s is not a flag with a text and an origin", f.Name)
-			}
+			testutil.Expect(t, all.Lookup(f.Name) != nil && options.OriginOf(f) != "" && f.Usage != "",
+				"--%s is not a flag with a text and an origin", f.Name)
 		})
 	}
 	testutil.Check(t, "defaults", map[string]string{
@@ -49,14 +48,12 @@ func TestFlags(t *testing.T) {
 		"tls-private-key-file": "", "tls-sni-cert-key": "[]",
 	}, defaults)
 	for name := range usages() {
-		if _, found := defaults[name]; !found {
-			t.Errorf("there is a text for --%s, which is no flag", name)
-		}
+		_, found := defaults[name]
+		testutil.Expect(t, found, "there is a text for --%s, which is no flag", name)
 	}
 	for name := range origins() {
-		if _, found := defaults[name]; !found {
-			t.Errorf("there is an origin of --%s, which is no flag", name)
-		}
+		_, found := defaults[name]
+		testutil.Expect(t, found, "there is an origin of --%s, which is no flag", name)
 	}
 }
 

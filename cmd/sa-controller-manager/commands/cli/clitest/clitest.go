@@ -32,6 +32,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -44,17 +45,11 @@ func Golden(t *testing.T, file, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", file)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s; go test -update accepts it (-want +got):\n%s", path, diff)
-	}
+	want := testutil.Get(os.ReadFile(path))(t)
+	diff := cmp.Diff(string(want), got)
+	testutil.Expect(t, diff == "", "%s; go test -update accepts it (-want +got):\n%s", path, diff)
 }
 
 // Outcome is what a user sees of a run.
@@ -98,20 +93,15 @@ func Refuses(t *testing.T, command func() *cobra.Command, cases Refusals) {
 func Parse(t *testing.T, args ...string) *options.Options {
 	t.Helper()
 	o, _, err := secureport.Parse(args)
-	if err != nil {
-		t.Fatalf("parse %q: %v", args, err)
-	}
+	testutil.Require(t, err == nil, "parse %q: %v", args, err)
 	return o
 }
 
 // LegacyToken is signed with the P-256 key of tests.
 func LegacyToken(t *testing.T) string {
 	t.Helper()
-	token, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(),
-		tokens.Account{Namespace: "shop", Name: "robot", UID: "1"}, "robot-token")
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(),
+		tokens.Account{Namespace: "shop", Name: "robot", UID: "1"}, "robot-token"))(t)
 	return token
 }
 
@@ -122,11 +112,7 @@ func JWKS(t *testing.T, keys ...[]byte) []byte {
 	for _, data := range keys {
 		public = append(public, testkeys.Parse(data).Public())
 	}
-	document, err := signing.MarshalJWKS(public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return document
+	return testutil.Get(signing.MarshalJWKS(public))(t)
 }
 
 // IdentityLeases are those of kube-apiservers that live, one on each host.

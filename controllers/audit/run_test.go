@@ -260,10 +260,7 @@ func TestSARIF(t *testing.T) {
 			Tool struct {
 				Driver struct {
 					Name  string
-					Rules []struct {
-						ID                   string
-						DefaultConfiguration struct{ Level string }
-					}
+					Rules []struct{ ID string }
 				}
 			}
 			Results []struct {

@@ -84,16 +84,18 @@ release: ## Write the release into bin/release/: archives, image, manifests, SPD
 	@bin/release-parts archive -dir=bin/parts/image -out=bin/release/$(product)_$(version)_image.tar -date='$(date)'
 	@git ls-files -z manifests ':!*.go' ':!*/testdata/*' | \
 		xargs -0 bin/release-parts archive -out=bin/release/manifests.tar.gz -date='$(date)'
+	@test/release/chart.sh bin/release '$(date)'
 	@$(MAKE) plugin-release
 	@bin/release-parts provenance -dir=bin/release -out=bin/release/provenance.json \
 		-version='$(version)' -commit='$(commit)' bin/parts/amd64/$(product)
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
 .PHONY: sign
-sign: ## Sign bin/release/SHA256SUMS with the SSH key of the file KEY; docs/verify.md has what others do with it.
+sign: ## Sign bin/release/SHA256SUMS with the SSH key of the file KEY, and with CHART_KEYRING=FILE (OpenPGP) the chart; docs/verify.md has what others do with it.
 	@test -n "$(KEY)" || { echo "KEY=FILE says with which SSH key to sign; the file of a public key takes it from ssh-agent" >&2; exit 1; }
 	@cd bin/release && sha256sum --check --quiet SHA256SUMS && rm -f SHA256SUMS.sig
 	@ssh-keygen -Y sign -n file -f "$(KEY)" bin/release/SHA256SUMS
+	@test -z "$(CHART_KEYRING)" || go -C test/chart run -buildvcs=false ./cmd/prov "$(abspath $(CHART_KEYRING))" $(CURDIR)/bin/release/$(product)-*.tgz
 
 .PHONY: tag
 tag: ## Tag the commit as VERSION, if changelog, manifests and chart name it; otherwise say what to do.

@@ -122,7 +122,6 @@ func recoverAs(ctx context.Context, err *error) {
 	if known, ok := value.(runtime.Error); ok {
 		cause = known.Error()
 	}
-	klog.FromContext(ctx).Error(nil, "Recovered from a panic and refused the request",
-		"cause", cause, "stack", string(debug.Stack()))
+	klog.FromContext(ctx).Error(nil, "Recovered from a panic and refused the request", "cause", cause, "stack", string(debug.Stack()))
 	*err = Internal(errors.New("the admission webhook panicked; the log of sa-controller-manager has the details"))
 }

@@ -361,7 +361,7 @@ func TestServerTLS(t *testing.T) {
 		"allowed": {reason: "the apiserver, by name", server: asks("other", "test"), client: shows(caller, 0), ready: ok, review: yes},
 		"kubelet": {
 			reason: "the cluster's CA has certified kubelets and users too", server: asks("other", "tes", ""), client: shows(caller, 0), ready: ok,
-			review: "401 v1 uid= 401 Unauthorized: the common name of the client certificate is not one of --webhook-client-allowed-names",
+			review: "401 v1 uid= 401 Unauthorized: the common name of the client certificate is not an allowed one",
 		},
 		"none, by name": {
 			reason: "no certificate has no name", server: asks(""), ready: ok,

@@ -41,7 +41,7 @@ func (s *Server) trusted(next http.Handler) http.Handler {
 				next.ServeHTTP(rw, r)
 				return
 			}
-			reason = "the common name of the client certificate is not one of --webhook-client-allowed-names"
+			reason = "the common name of the client certificate is not an allowed one"
 		}
 		unauthorized := invalidReview(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "%s", reason)
 		writeReview(rw, r, refusedReview(envelope{}, &Response{}, unauthorized))

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"sa-controller-manager/internal/notify"
 )
 
 // Store has the keys of a ring: a single key file, or a key ring file.
@@ -37,6 +39,9 @@ type StoreStatus struct {
 //
 // Readers load an immutable Ring and never wait. Writers are serialized.
 type Keyring struct {
+	// Changed notifies of each ring of Set.
+	Changed notify.Change[*Ring]
+
 	mu   sync.Mutex // held by writers only
 	ring atomic.Pointer[Ring]
 	// slots holds one entry for each signature that this process computes. More than it has
@@ -80,9 +85,10 @@ func (r *Keyring) Sign(ctx context.Context, style HeaderStyle, payload string) (
 }
 
 // Set takes the ring that the store holds now. The keys of verification key files stay. Keys that the ring
-// lacks no longer verify, because the store decides when a key is pruned.
+// lacks no longer verify, because the store decides when a key is pruned. Calls must not overlap.
 func (r *Keyring) Set(ring *Ring) {
 	r.change(func(current *Ring) *Ring { return ring.withVerifyOnly(current.verifyOnly()) })
+	r.Changed.Notify(r.Ring())
 }
 
 // SetVerifyOnly replaces the keys of the verification key files.

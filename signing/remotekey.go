@@ -59,7 +59,7 @@ func RemoteKey(name string, public PublicKey, sign RemoteSign) *PrivateKey {
 
 func noSockets(_ context.Context, name string, key PublicKey, _ string) (header, signature string, err error) {
 	return "", "", &UnavailableError{Name: name, KeyID: key.ID,
-		Reason: "it is not known where its socket is: give --service-account-key-sockets"}
+		Reason: "it is not known where its socket is"}
 }
 
 // UnavailableError means that the process which has a key has not signed with it. It contains nothing

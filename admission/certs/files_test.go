@@ -117,7 +117,7 @@ func TestFilesReload(t *testing.T) {
 	f, err := NewFiles(FilesConfig{CertFile: certFile, KeyFile: keyFile, NeedsCA: true, Hosts: []string{"127.0.0.1"}, Clock: clock})
 	testutil.Must(t, err)
 	changes := make(chan struct{}, 10)
-	f.OnChange(func() { changes <- struct{}{} })
+	f.Subscribe(func([]byte) { changes <- struct{}{} })
 	testutil.Start(t, f.Run)
 	f.Registered([][]byte{pki.CertPEM(c["a"].cert)}, false)
 	clock.Step(propagation)

@@ -59,7 +59,7 @@ func (c *configurations) write(leader, follower *Managed) {
 // follow has what is registered follow the leader, two seconds late. Both replicas watch it.
 func (c *configurations) follow(leader, follower *Managed) {
 	c.write(leader, follower)
-	leader.OnChange(func() { time.AfterFunc(2*time.Second, func() { c.write(leader, follower) }) })
+	leader.Subscribe(func([]byte) { time.AfterFunc(2*time.Second, func() { c.write(leader, follower) }) })
 }
 
 func (c *configurations) accept(m *Managed) error {
@@ -328,7 +328,7 @@ func TestManagedRepairs(t *testing.T) {
 			m := run(t, ManagedConfig{Client: client, Recorder: events.NewRecorderTo(sink)})
 			before, data := m.current.Load().serving, secretOf(t, client).Data
 			var empty bool
-			m.OnChange(func() { empty = empty || len(m.CABundle()) == 0 })
+			m.Subscribe(func(bundle []byte) { empty = empty || len(bundle) == 0 })
 			harm(t, client)
 			pause(time.Second)
 			for _, key := range []string{keyActiveKey, keyPreviousCert} {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"sa-controller-manager/internal/notify"
 )
 
 // The names of certificates in the metric.
@@ -20,17 +22,17 @@ const (
 	nameActiveCA = "serving-ca"
 )
 
-// Source holds a serving certificate and the caBundle to verify it with, and notifies of changes.
-// It is empty until its Files or Managed has filled it.
+// Source holds a serving certificate and the caBundle to verify it with, and notifies of that if one of them
+// changes. It is empty until its Files or Managed has filled it.
 type Source struct {
+	notify.Change[[]byte]
+
 	clock   clock.PassiveClock
 	metrics *Metrics
 	current atomic.Pointer[snapshot]
 
 	registered registered
 	observed   func() // called after each change of registered
-
-	changed []func()
 }
 
 // snapshot is immutable.
@@ -86,10 +88,6 @@ func (s *Source) Note() string {
 	return fmt.Sprintf("%v; the present certificate is valid until %s", current.problem, until)
 }
 
-// OnChange registers notify, which is called whenever the certificate or the caBundle changes. It
-// must not block. OnChange must not be called once the Files or Managed runs.
-func (s *Source) OnChange(notify func()) { s.changed = append(s.changed, notify) }
-
 // Registered receives the caBundles that kube-apiserver has now, one of each webhook: a CA that has
 // been in all of them for a while is safe to serve with. It is called after each change. Inherited
 // means that another replica or an earlier leader has written them.
@@ -103,11 +101,8 @@ func (s *Source) set(next *snapshot) {
 	last := s.current.Swap(next)
 	s.metrics.show(nameServing, next.serving.Leaf.NotAfter)
 	s.metrics.show(nameActiveCA, next.caEnds)
-	if last.serving == next.serving && bytes.Equal(last.bundle, next.bundle) {
-		return
-	}
-	for _, notify := range s.changed {
-		notify()
+	if last.serving != next.serving || !bytes.Equal(last.bundle, next.bundle) {
+		s.Notify(next.bundle)
 	}
 }
 

@@ -47,7 +47,7 @@ func (r *Registrar) prove(ctx context.Context, o observation, byAny bool) *failu
 		}
 		if len(hosts) > 1 {
 			return &failure{stage: Waiting, error: fmt.Errorf("a loopback URL leads each kube-apiserver to its own host, and they run on "+
-				"several: %s; use --webhook-registration=static or service", strings.Join(hosts, ", "))}
+				"several: %s; register from files or with a Service", strings.Join(hosts, ", "))}
 		}
 	}
 	failed := r.config.prove(ctx, r.config.Client, r.config.Responder, byAny)

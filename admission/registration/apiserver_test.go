@@ -28,6 +28,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/notify"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -52,9 +53,10 @@ type apiserver struct {
 
 // servingCA is a source of caBundles. It keeps which of them are registered.
 type servingCA struct {
+	notify.Change[[]byte]
+
 	mu         sync.Mutex
 	bundle     []byte
-	notify     func()
 	registered [][]byte
 	inherited  bool
 }
@@ -69,12 +71,8 @@ func (s *servingCA) set(bundle []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bundle = bundle
-	if s.notify != nil {
-		s.notify()
-	}
+	s.Notify(bundle)
 }
-
-func (s *servingCA) OnChange(notify func()) { s.notify = notify }
 
 func (s *servingCA) Registered(caBundles [][]byte, inherited bool) {
 	s.mu.Lock()

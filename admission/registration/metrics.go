@@ -17,19 +17,17 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		states: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_webhook_registration_state",
-			Help: "State of the webhook registration, unless --webhook-registration is none: 1 for the current state, 0 for " +
+			Help: "State of the webhook registration, if there is one: 1 for the current state, 0 for " +
 				"every other. On the leader it is starting, waiting, proving, repairing, registered, unreachable, unknown or off; " +
-				"on other replicas idle. With --webhook-registration=static every replica has all of them but idle.",
+				"on other replicas idle. With files of the host every replica has all of them but idle.",
 		}, []string{"state"}),
 		staticLoaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_webhook_static_loaded",
-			Help: "Whether kube-apiserver of this host has loaded our files and calls this process by them, with " +
-				"--webhook-registration=static: 1 or 0.",
+			Help: "Whether kube-apiserver of this host has loaded our files and calls this process by them: 1 or 0.",
 		}, nil), // without labels, and so absent otherwise
 		repairs: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "sacm_webhook_registration_repairs_total",
-			Help: "Number of times that another client had changed or deleted the registration, or with --webhook-registration=static " +
-				"a file of it.",
+			Help: "Number of times that another client had changed or deleted the registration, or a file of it.",
 		}),
 	}
 	mustRegister(m.states, m.staticLoaded, m.repairs)

@@ -165,9 +165,7 @@ func TrialPod() *corev1.Pod {
 		corev1.ResourceEphemeralStorage: resource.MustParse("1Mi"),
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: "sa-controller-manager-probe-",
-		},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "sa-controller-manager-probe-"},
 		Spec: corev1.PodSpec{
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot:   new(true),

@@ -35,8 +35,8 @@ const (
 type ServingCA interface {
 	// CABundle returns the caBundle to register. While it is empty, nothing is written.
 	CABundle() []byte
-	// OnChange registers notify, which is called whenever CABundle changes.
-	OnChange(notify func())
+	// Subscribe has changed called whenever CABundle changes.
+	Subscribe(changed func(caBundle []byte))
 	// Registered receives the caBundles of the registered webhooks, and whether another replica or
 	// an earlier leader has written them.
 	Registered(caBundles [][]byte, inherited bool)
@@ -96,7 +96,7 @@ func New(config Config) *Registrar {
 		Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
 	})
 	r.show(context.Background(), Status{State: Idle})
-	config.ServingCA.OnChange(func() { r.loop.AddIfRunning(Name) })
+	config.ServingCA.Subscribe(func([]byte) { r.loop.AddIfRunning(Name) })
 	return r
 }
 

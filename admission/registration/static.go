@@ -69,7 +69,7 @@ func NewStaticFiles(config StaticFilesConfig) *StaticFiles {
 	}
 	s.keep, s.asks = loop("webhook_static_files", s.keepFiles), loop("webhook_static_proof", s.ask)
 	s.show(context.Background(), Status{State: Starting})
-	config.ServingCA.OnChange(s.queue)
+	config.ServingCA.Subscribe(func([]byte) { s.queue() })
 	return s
 }
 

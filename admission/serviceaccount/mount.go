@@ -75,8 +75,7 @@ func (p *Plugin) mountToken(ctx context.Context, request *admission.Request, edi
 
 // lacksMount reports whether a container mounts nothing at the token's path.
 func (s *podSpec) lacksMount() bool {
-	return slices.ContainsFunc(s.InitContainers, (*container).lacksMount) ||
-		slices.ContainsFunc(s.Containers, (*container).lacksMount)
+	return slices.ContainsFunc(s.InitContainers, (*container).lacksMount) || slices.ContainsFunc(s.Containers, (*container).lacksMount)
 }
 
 // lacksMount compares paths as they are written, as upstream does.
@@ -227,9 +226,8 @@ func (d *Dependencies) awaitToken(ctx context.Context, name cache.ObjectName) (a
 // that creates token Secrets may run elsewhere and does not know of these Pods.
 func noToken(account *corev1.ServiceAccount) error {
 	refusal := apierrors.NewServerTimeout(corev1.Resource("serviceaccounts"), "create pod", 1)
-	refusal.ErrStatus.Message = fmt.Sprintf("No API token found for service account %q, "+
-		"retry after the token is automatically created and added to the service account "+
-		"(no token is created if --token-secrets-excluded-namespaces contains namespace %q, "+
-		"or with --token-secrets=manual)", account.Name, account.Namespace)
+	refusal.ErrStatus.Message = fmt.Sprintf("No API token found for service account %q, retry after the token is automatically created "+
+		"and added to the service account (no token is created in an excluded namespace, as %q may be, or where token Secrets "+
+		"are manual)", account.Name, account.Namespace)
 	return refusal
 }

@@ -54,7 +54,7 @@ func Findings() []Meaning {
 			"The token controller deletes the Secret: check that it runs"},
 		{Invalidated, low, "the cleaner has marked it invalid",
 			"It will be deleted; if it is needed, remove the label kubernetes.io/legacy-token-invalid-since"},
-		{Unused, low, "it was not used for a year, or --unused-for", "Delete the Secret if nobody needs it"},
+		{Unused, low, "it was not used for a year, or the period that was given", "Delete the Secret if nobody needs it"},
 		{Unmounted, low, "no Pod references the Secret: its user is elsewhere", "Find out who holds the token"},
 		{Unreferenced, low, "the account does not list it", "Find out who created the Secret"},
 	}

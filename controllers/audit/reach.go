@@ -68,7 +68,7 @@ func may(ctx context.Context, client kubernetes.Interface, account tokens.Accoun
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, "", fmt.Errorf("ask what service account %s/%s may do (--reach=false omits it): %w", account.Namespace, account.Name,
+		return false, "", fmt.Errorf("ask what service account %s/%s may do: %w", account.Namespace, account.Name,
 			err)
 	}
 	return review.Status.Allowed, review.Status.Reason, nil

@@ -39,11 +39,8 @@ func sarif(report *Report) object {
 			about := cmp.Or(map[Finding]string{BadToken: row.Problem, Orphan: row.Problem}[finding], meanings[finding].About)
 			results = append(results, object{
 				"ruleId": finding, "level": levels[meanings[finding].Severity],
-				"message": message("Token of " + printers.OrNone(row.Account) + ": " + about),
-				"locations": []object{{
-					"physicalLocation": object{"artifactLocation": object{"uri": path}},
-					"logicalLocations": []object{{"fullyQualifiedName": path, "kind": "resource"}},
-				}},
+				"message":   message("Token of " + printers.OrNone(row.Account) + ": " + about),
+				"locations": []object{{"physicalLocation": object{"artifactLocation": object{"uri": path}}}},
 				// Equal in each run, so that a service recognizes the result.
 				"partialFingerprints": object{"object/v1": path},
 			})

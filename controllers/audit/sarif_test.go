@@ -55,7 +55,7 @@ func TestSARIF(t *testing.T) {
 	}
 	testutil.Check(t, "results", []string{
 		`cluster-admin error api/v1/namespaces/shop/secrets/a Token of robot\u001b[2J: the account may do everything, in all namespaces`,
-		`unused note api/v1/namespaces/shop/secrets/a Token of robot\u001b[2J: it was not used for a year, or --unused-for`,
+		`unused note api/v1/namespaces/shop/secrets/a Token of robot\u001b[2J: it was not used for a year, or the period that was given`,
 		"orphan warning api/v1/namespaces/bank/secrets/b Token of gone: the account does not exist",
 	}, results)
 }

@@ -17,9 +17,8 @@ const (
 	RootCAName            = "kube-root-ca.crt"
 	RootCAKey             = "ca.crt"
 	DescriptionAnnotation = "kubernetes.io/description"
-	RootCADescription     = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints " +
-		"such as the internal service IP or kubernetes.default.svc. " +
-		"No other usage is guaranteed across distributions of Kubernetes clusters."
+	RootCADescription     = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as " +
+		"the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 
 // RootCA is the cached part of a ConfigMap kube-root-ca.crt. Its metadata lacks only managedFields

@@ -73,7 +73,7 @@ func (a *Prober) prove(ctx context.Context, key *signing.PrivateKey) error {
 type wrongIssuerError struct{ given, actual string }
 
 func (e wrongIssuerError) Error() string {
-	return fmt.Sprintf("--service-account-issuer is %q, and kube-apiserver's is %q: it accepts the key with its own only", e.given,
+	return fmt.Sprintf("the issuer that was given is %q, and kube-apiserver's is %q: it accepts the key with its own only", e.given,
 		e.actual)
 }
 
@@ -131,7 +131,7 @@ func review(ctx context.Context, client kubernetes.Interface, token string, hold
 		return fmt.Errorf("the clocks of kube-apiserver and of this host differ by more than %s: %s", probeSkew, said)
 	}
 	if !review.Status.Authenticated {
-		return refusal{cmp.Or(review.Status.Error, "it gives no reason (is --service-account-issuer right?)")}
+		return refusal{cmp.Or(review.Status.Error, "it gives no reason (is the issuer right?)")}
 	}
 	if user := review.Status.User; user.Username != holder.Subject() || user.UID != holder.UID {
 		return refusal{fmt.Sprintf("another authenticator takes it for %q with UID %q, want %q with UID %q",
@@ -196,13 +196,13 @@ func HasKey(ctx context.Context, client kubernetes.Interface, id string) (bool, 
 func LookUpIssuer(ctx context.Context, client kubernetes.Interface) (string, error) {
 	body, err := apiservers.Getter(client)(ctx, signing.DiscoveryPath)
 	if err != nil {
-		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", signing.DiscoveryPath, err)
+		return "", fmt.Errorf("look up the issuer at %s, because none was given: %w", signing.DiscoveryPath, err)
 	}
 	var document struct {
 		Issuer string `json:"issuer"`
 	}
 	if err := json.Unmarshal(body, &document); err != nil || document.Issuer == "" {
-		return "", fmt.Errorf("look up the issuer at %s: the document names none (set --service-account-issuer)", signing.DiscoveryPath)
+		return "", fmt.Errorf("look up the issuer at %s: the document names none, and none was given", signing.DiscoveryPath)
 	}
 	return document.Issuer, nil
 }

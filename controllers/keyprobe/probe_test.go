@@ -110,12 +110,12 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 	t.Parallel()
 	const (
 		lookUp   = "look up the issuer at /.well-known/openid-configuration"
-		orSet    = lookUp + " (or set --service-account-issuer): "
-		noIssuer = lookUp + ": the document names none (set --service-account-issuer)"
+		orSet    = lookUp + ", because none was given: "
+		noIssuer = lookUp + ": the document names none, and none was given"
 		refused  = "kube-apiserver refuses its tokens: "
 		user     = "system:serviceaccount:kube-system:default"
 
-		wrongIssuer = `--service-account-issuer is "https://wrong.example.com", and kube-apiserver's is "` + testIssuer +
+		wrongIssuer = `the issuer that was given is "https://wrong.example.com", and kube-apiserver's is "` + testIssuer +
 			`": it accepts the key with its own only`
 	)
 	cases := map[string]struct {
@@ -140,14 +140,14 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		"WrongIssuerUnknownKey": {
 			reason:  "the key is refused with the right issuer too",
 			world:   func(c *Config, s *apiserver) { c.Issuer = "https://wrong.example.com"; clear(s.known) },
-			problem: refused + "it gives no reason (is --service-account-issuer right?)",
+			problem: refused + "it gives no reason (is the issuer right?)",
 		},
 		"WrongIssuerNoDocument": {
 			reason: "the right issuer is not known", world: func(c *Config, s *apiserver) {
 				answering(http.StatusNotFound, "404 page not found")(c, s)
 				c.Issuer = "https://wrong.example.com"
 			},
-			problem: refused + "it gives no reason (is --service-account-issuer right?)",
+			problem: refused + "it gives no reason (is the issuer right?)",
 		},
 		"AnotherUser": {
 			world:   accepting("jane", "uid-of-default", probeAudience),
@@ -212,7 +212,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				if strings.HasPrefix(tc.problem, refused) { // only the apiserver's own verdict is worth an Event about the key at the start
 					result = "refused"
 					events = []string{`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "OLD": ` +
-						tc.problem + "; is its public key in kube-apiserver's --service-account-key-file?"}
+						tc.problem + "; is its public key in a key file of kube-apiserver?"}
 				}
 				testutil.Check(t, tc.reason+": status", status, a.named(a.Status()))
 				testutil.Check(t, tc.reason+": log", log, a.said())
@@ -254,11 +254,9 @@ func TestAKeyRingDecides(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := knowing(testKeys().old)
-		proven := 0
-		a := start(t, server, func(c *Config) { c.Proven = func() { proven++ } })
+		a := start(t, server)
 		keys := testKeys()
 		a.Ring.Set(signing.NewRing(keys.old.As(signing.Active), keys.next.As(signing.Next)))
-		a.RingChanged(a.ctx)
 		synctest.Wait()
 		testutil.Check(t, "keys once the next one is published", []string{
 			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`, `sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
@@ -266,7 +264,6 @@ func TestAKeyRingDecides(t *testing.T) {
 		testutil.Check(t, "status once the next one is published", "key OLD signs", a.named(a.Status()))
 
 		a.Ring.Set(signing.NewRing(keys.next.As(signing.Active), keys.old.Public().As(signing.Retired)))
-		a.RingChanged(a.ctx)
 		synctest.Wait()
 		testutil.Check(t, "key that signs", "NEXT", a.signs())
 		if err := a.MaySign(); err == nil || a.named(err.Error()) != "kube-apiserver refuses tokens of key NEXT" {
@@ -276,7 +273,7 @@ func TestAKeyRingDecides(t *testing.T) {
 			"key NEXT signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
 		testutil.Check(t, "Events", []string{
 			`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "NEXT": ` +
-				`kube-apiserver refuses its tokens: [invalid bearer token]; is its public key in kube-apiserver's --service-account-key-file?`,
+				`kube-apiserver refuses its tokens: [invalid bearer token]; is its public key in a key file of kube-apiserver?`,
 		}, a.told())
 		server.learn(keys.next)
 		time.Sleep(maxBackoff)
@@ -284,7 +281,7 @@ func TestAKeyRingDecides(t *testing.T) {
 		testutil.Check(t, "status once it is accepted", "key NEXT signs", a.named(a.Status()))
 		err := a.MaySign()
 		testutil.Expect(t, err == nil, "MaySign of a key that is accepted: %v", err)
-		testutil.Check(t, "calls of Proven, for OLD and NEXT", 2, proven)
+		testutil.Check(t, "calls of Proven, for OLD and NEXT", 2, a.proven)
 
 		probes := len(a.reviewed())
 		time.Sleep(time.Hour)
@@ -308,8 +305,7 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				keys := testKeys()
 				server := knowing(keys.old)
-				proven := 0
-				a := start(t, server, func(c *Config) { c.Proven = func() { proven++ } })
+				a := start(t, server)
 				err := errors.Join(a.MaySign(), a.MayFill())
 				testutil.Require(t, err == nil && a.Confirmed(keys.old.ID()), "at the start: %v", err)
 				server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
@@ -336,7 +332,7 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 				if err := a.MayFill(); err != nil {
 					t.Errorf("once it is accepted again: %v", err)
 				}
-				testutil.Check(t, "calls of Proven", 2, proven)
+				testutil.Check(t, "calls of Proven", 2, a.proven)
 			})
 		})
 	}

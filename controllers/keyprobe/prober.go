@@ -35,6 +35,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/notify"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
 )
@@ -68,10 +69,7 @@ type Config struct {
 	Ring      *signing.Keyring
 	// Issuer is kube-apiserver's --service-account-issuer. If it is "", it is looked up in
 	// kube-apiserver's OIDC discovery document.
-	Issuer string
-	// Proven, if not nil, is called each time kube-apiserver has accepted another key than before. It
-	// must not block.
-	Proven   func()
+	Issuer   string
 	Recorder *events.Recorder
 	// Process is the object that Events about this process regard.
 	Process *corev1.ObjectReference
@@ -83,6 +81,10 @@ type Config struct {
 // be called from any goroutine, and none of them blocks.
 type Prober struct {
 	Config
+
+	// Proven notifies of the ID of each key that kube-apiserver has accepted, if it is another one than before.
+	Proven notify.Change[string]
+
 	accounts corev1listers.ServiceAccountLister
 	loop     *reconcile.Runner[string]
 	problem  atomic.Pointer[string] // why the active key is not proven, as the end of Status
@@ -113,12 +115,12 @@ func New(config Config) *Prober {
 	a.loop = reconcile.New(reconcile.Config[string]{Name: "key_probe", Workers: 1, Sync: a.sync, Metrics: config.Loops})
 	a.answer.Store(&answer{})
 	a.accounts, _ = config.Informers.Accounts()
+	config.Ring.Changed.Subscribe(a.ringChanged)
 	a.show("")
 	return a
 }
 
-// RingChanged must be called after the store has changed the ring.
-func (a *Prober) RingChanged(context.Context) {
+func (a *Prober) ringChanged(*signing.Ring) {
 	a.show("")
 	if !a.Confirmed(a.Ring.Ring().ActiveID()) {
 		a.loop.AddIfRunning(activeKey)
@@ -204,8 +206,8 @@ func (a *Prober) accept(id string) {
 	first := !a.Confirmed(id)
 	a.answer.Store(&answer{keyID: id, accepted: true})
 	a.show("")
-	if first && a.Proven != nil {
-		a.Proven()
+	if first {
+		a.Proven.Notify(id)
 	}
 	a.loop.AddAfter(activeKey, provePeriod)
 }
@@ -243,7 +245,7 @@ func (a *Prober) report(ctx context.Context, key *signing.PrivateKey, err error)
 	klog.FromContext(ctx).Info("kube-apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
 	if IsRefusal(err) {
 		a.Recorder.Warn(a.Process, "SigningKeyRefused", fmt.Sprintf(
-			"kube-apiserver refuses tokens signed with key %q: %v; is its public key in kube-apiserver's --service-account-key-file?",
+			"kube-apiserver refuses tokens signed with key %q: %v; is its public key in a key file of kube-apiserver?",
 			key.ID(), err))
 	}
 	if _, ok := errors.AsType[wrongIssuerError](err); ok {
@@ -268,8 +270,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		loaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_signing_key",
-			Help: "1 for each key of the ring, by key ID, algorithm and state: active signs, " +
-				"next signs later, retired verifies only.",
+			Help: "1 for each key of the ring, by key ID, algorithm and state: active signs, next signs later, retired verifies only.",
 		}, []string{"key_id", "algorithm", "state"}),
 		probes: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_signing_key_probes_total",

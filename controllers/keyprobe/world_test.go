@@ -69,6 +69,7 @@ type trial struct {
 	logger klog.Logger
 	ctx    context.Context
 	stop   func()
+	proven int // how often Proven was notified
 }
 
 func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
@@ -86,6 +87,7 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 		change(&config)
 	}
 	trial.Prober = New(config)
+	trial.Proven.Subscribe(func(string) { trial.proven++ })
 
 	trial.ctx = klog.NewContext(t.Context(), trial.logger)
 	trial.stop = server.Start(t, func(ctx context.Context) error { return trial.Run(klog.NewContext(ctx, trial.logger)) })
@@ -96,7 +98,6 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 // give has another key sign, and waits until it has been dealt with.
 func (t *trial) give(key *signing.PrivateKey) {
 	t.Ring.Set(signing.KeyFileRing(key))
-	t.RingChanged(t.ctx)
 	synctest.Wait()
 }
 

@@ -99,9 +99,7 @@ func New(config Config) *Controller {
 	c := &Controller{Config: config}
 	c.accounts, _ = config.Informers.Accounts()
 	c.secrets, _ = config.Informers.TokenSecrets()
-	c.loop = reconcile.New(reconcile.Config[string]{
-		Name: queueName, Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock,
-	})
+	c.loop = reconcile.New(reconcile.Config[string]{Name: queueName, Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock})
 	return c
 }
 

@@ -191,7 +191,7 @@ func (c *BundleController) decide(now time.Time) (*decision, error) {
 			return decided, err
 		}
 		err = cmp.Or(file.CheckSize(), fmt.Errorf("%w together with the root CAs in overlap: %d bytes, want %d at most; it is not "+
-			"published before others have ended: remove certificates from it, or start with --root-ca-overlap=0", errTooLarge, size,
+			"published before others have ended: remove certificates from it, or start without an overlap", errTooLarge, size,
 			maxUnion))
 	}
 	return nil, err

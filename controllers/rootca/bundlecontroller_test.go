@@ -283,7 +283,7 @@ func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 		c := newCluster(t, "ABC")
 		source := NewSource(c.bundle(t, "A"), nil)
 		sets := 0
-		source.Register("test", Writer{Changed: func() { sets++ }})
+		source.Changed.Subscribe(func(*Bundle) { sets++ })
 		k := NewBundleController(BundleControllerConfig{Client: c.Client, Source: source, Overlap: time.Hour, Recorder: c.Recorder(),
 			Process: &corev1.ObjectReference{Kind: "Lease", Name: "process"}})
 		p := &process{BundleController: k, cluster: c}
@@ -307,7 +307,7 @@ func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 		}
 		testutil.Check(t, "Event",
 			"process: Warning RootCAFileIsOlder: the root CA file of this process holds B, which another file has replaced: "+
-				"unless that was taken back, copy the newer --root-ca-file here before the overlap ends "+
+				"unless that was taken back, copy the newer root CA file here before the overlap ends "+
 				"and its root CA is not published any more", strings.Join(c.recorded()[len(c.recorded())-1:], ""))
 	})
 }

@@ -71,7 +71,9 @@ func NewPublisher(config PublisherConfig) *Publisher {
 		Sync: func(ctx context.Context, namespace string) error { return p.sync(ctx, namespace, false) },
 	})
 	replace := func(ctx context.Context, object cache.ObjectName) error { return p.sync(ctx, object.Namespace, true) }
-	config.Source.Register(corev1.ResourceConfigMaps, Writer{Changed: p.queueAll, Write: replace})
+	config.Source.Register(corev1.ResourceConfigMaps, replace)
+	config.Source.Changed.Subscribe(p.queueAll)
+	config.Source.aloneChanged.Subscribe(p.queueAll)
 	return p
 }
 
@@ -79,12 +81,11 @@ func NewPublisher(config PublisherConfig) *Publisher {
 // be synced. Registering the handlers replays the whole cache, so every namespace is synced
 // once at the start. Run may be called again once it has returned.
 func (p *Publisher) Run(ctx context.Context) error {
-	return reconcile.WithHandlers(ctx, func() { p.queue.Run(ctx) },
-		reconcile.Handled{
-			What:     "namespaces",
-			Informer: p.namespaceInformer,
-			Handler:  reconcile.OnEveryName(func(name cache.ObjectName) { p.queue.Add(name.Name) }),
-		},
+	return reconcile.WithHandlers(ctx, func() { p.queue.Run(ctx) }, reconcile.Handled{
+		What:     "namespaces",
+		Informer: p.namespaceInformer,
+		Handler:  reconcile.OnEveryName(func(name cache.ObjectName) { p.queue.Add(name.Name) }),
+	},
 		reconcile.Handled{What: "configmaps", Informer: p.configMapInformer, Handler: p.configMapHandler()})
 }
 
@@ -103,7 +104,7 @@ func (p *Publisher) configMapHandler() cache.ResourceEventHandler {
 
 // queueAll is called when the bundle has changed, on every replica. Run queues all namespaces
 // at its start.
-func (p *Publisher) queueAll() {
+func (p *Publisher) queueAll(*Bundle) {
 	namespaces, _ := p.namespaces.List(labels.Everything()) // a lister in memory has no error
 	for _, namespace := range namespaces {
 		p.queue.AddIfRunning(namespace.Name)

@@ -36,12 +36,11 @@ func (c *BundleController) report(ctx context.Context, decided *decision) {
 		logger.Info("Root CA file is an earlier one", "certificates", returned)
 		c.Recorder.Warn(c.Process, "RootCAFileIsOlder", fmt.Sprintf(
 			"the root CA file of this process holds %s, which another file has replaced: unless that was taken back, "+
-				"copy the newer --root-ca-file here before the overlap ends and its root CA is not published any more", returned))
+				"copy the newer root CA file here before the overlap ends and its root CA is not published any more", returned))
 	}
 	if ended := fingerprints(decided.ended); ended != "" {
 		logger.Info("Stopped publishing a previous root CA", "previous", ended)
-		c.Recorder.Normal(c.Process, "RootCAOverlapEnded",
-			fmt.Sprintf("a previous root CA (%s) is not published any more", ended))
+		c.Recorder.Normal(c.Process, "RootCAOverlapEnded", fmt.Sprintf("a previous root CA (%s) is not published any more", ended))
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/internal/notify"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -49,23 +48,22 @@ var errUnknown = fmt.Errorf("the root CA to publish is not known, because its st
 // unknown is the bundle of a Source while it is not known.
 var unknown = &Bundle{}
 
-// Writer writes the bundle into one kind of objects.
-type Writer struct {
-	// Changed is called by every Set, on its goroutine. It must not block.
-	Changed func()
-	// Write replaces the object's bundle when the rollout reaches it.
-	Write func(context.Context, cache.ObjectName) error
-}
+// Write replaces an object's bundle when the rollout reaches it.
+type Write func(context.Context, cache.ObjectName) error
 
-// Source holds the bundle to publish, and passes it on to Writers. What is there already is replaced
-// at one rate for all kinds of objects.
+// Source holds the bundle to publish. What is there already is replaced at one rate for all kinds of objects.
 type Source struct {
+	// Changed notifies of the bundle of each Set. ConfigMaps subscribe first, because new Pods need them.
+	Changed notify.Change[*Bundle]
+
 	current atomic.Pointer[Bundle]
 	// alone is the file, for new namespaces while current is unknown because the state cannot be read.
-	alone   atomic.Pointer[Bundle]
+	alone        atomic.Pointer[Bundle]
+	aloneChanged notify.Change[*Bundle]
+
 	rollout *reconcile.Runner[target]
 	limiter *rate.Limiter
-	writers map[corev1.ResourceName]Writer
+	writers map[corev1.ResourceName]Write
 	damping *reconcile.Damping[written]
 }
 
@@ -85,10 +83,10 @@ type written struct {
 // NewSource returns a Source of bundle, which is nil if there is no root CA to publish.
 func NewSource(bundle *Bundle, loops *reconcile.Metrics) *Source {
 	s := &Source{
-		limiter: rate.NewLimiter(rolloutRate, rolloutBurst), writers: map[corev1.ResourceName]Writer{},
+		limiter: rate.NewLimiter(rolloutRate, rolloutBurst), writers: map[corev1.ResourceName]Write{},
 		damping: reconcile.NewDamping[written](firstDelay, longestDelay, clock.RealClock{}),
 	}
-	s.rollout = reconcile.New(reconcile.Config[target]{Name: rolloutQueue, Workers: rolloutWorkers, Sync: s.write, Metrics: loops})
+	s.rollout = reconcile.New(reconcile.Config[target]{Name: rolloutQueue, Workers: rolloutWorkers, Sync: s.roll, Metrics: loops})
 	s.current.Store(bundle)
 	return s
 }
@@ -102,27 +100,24 @@ func (s *Source) Current() (*Bundle, error) {
 	return nil, errUnknown
 }
 
-// Set replaces the bundle and then calls the Writers.
+// Set replaces the bundle.
 func (s *Source) Set(bundle *Bundle) {
 	s.current.Store(bundle)
-	for _, resource := range slices.Sorted(maps.Keys(s.writers)) { // new Pods need the ConfigMaps
-		s.writers[resource].Changed()
-	}
+	s.Changed.Notify(bundle)
 }
 
 // publishAlone has the file published in namespaces that have no bundle, although a root CA in overlap may belong beside
 // it: without any their Pods cannot start.
 func (s *Source) publishAlone(file *Bundle) {
-	writer, registered := s.writers[corev1.ResourceConfigMaps]
-	if file != nil && file.CheckSize() == nil && s.alone.Swap(file) != file && registered {
-		writer.Changed()
+	if file != nil && file.CheckSize() == nil && s.alone.Swap(file) != file {
+		s.aloneChanged.Notify(file)
 	}
 }
 
-// Register adds the Writer of a resource. All must be registered before the first Set.
-func (s *Source) Register(resource corev1.ResourceName, writer Writer) { s.writers[resource] = writer }
+// Register sets how the rollout writes the bundle into objects of a resource. It must not be called once a rollout runs.
+func (s *Source) Register(resource corev1.ResourceName, write Write) { s.writers[resource] = write }
 
-// QueueWrite queues an object that holds another bundle for its Writer. It is a no-op while no rollout is running.
+// QueueWrite queues an object that holds another bundle for the rollout. It is a no-op while no rollout is running.
 func (s *Source) QueueWrite(resource corev1.ResourceName, object cache.ObjectName) {
 	s.rollout.AddIfRunning(target{resource, object})
 }
@@ -140,7 +135,7 @@ func (s *Source) Wrote(resource corev1.ResourceName, object cache.ObjectName) (a
 
 func (s *Source) written(object target) written { return written{object, s.current.Load().Hash()} }
 
-func (s *Source) write(ctx context.Context, next target) error {
+func (s *Source) roll(ctx context.Context, next target) error {
 	if delay := s.Delay(next.Resource, next.Object); delay > 0 {
 		s.rollout.AddAfter(next, delay)
 		return nil
@@ -148,5 +143,5 @@ func (s *Source) write(ctx context.Context, next target) error {
 	if err := s.limiter.Wait(ctx); err != nil {
 		return fmt.Errorf("wait to write the root CA into %s %s: %w", next.Resource, next.Object, err)
 	}
-	return s.writers[next.Resource].Write(ctx, next.Object)
+	return s.writers[next.Resource](ctx, next.Object)
 }

@@ -67,7 +67,7 @@ type TrustBundlePublisher struct {
 func NewTrustBundlePublisher(config PublisherConfig) *TrustBundlePublisher {
 	p := &TrustBundlePublisher{PublisherConfig: config}
 	p.queue = reconcile.New(reconcile.Config[string]{Name: trustBundleQueue, Workers: 1, Metrics: config.Loops, Sync: p.sync})
-	config.Source.Register(trustBundles, Writer{Changed: func() { p.queue.AddIfRunning(ServingSigner) }})
+	config.Source.Changed.Subscribe(func(*Bundle) { p.queue.AddIfRunning(ServingSigner) })
 	return p
 }
 

@@ -213,7 +213,7 @@ func (c *cluster) startWith(file *Bundle, overlap time.Duration) *process {
 	c.t.Helper()
 	p := &process{cluster: c}
 	source := NewSource(file, nil)
-	source.Register("test", Writer{Changed: func() { p.sets++ }})
+	source.Changed.Subscribe(func(*Bundle) { p.sets++ })
 	p.BundleController = NewBundleController(BundleControllerConfig{
 		Client: c.Client, Source: source, Overlap: overlap,
 		Recorder: c.Recorder(),

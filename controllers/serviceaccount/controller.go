@@ -157,7 +157,7 @@ func (c *Controller) fromTemplate(ctx context.Context, namespace, name string) (
 	if template.NeedsLabels(namespace, name) {
 		live, err := c.Client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("read the labels of the namespace for --account-template: %w", err)
+			return nil, fmt.Errorf("read the labels of the namespace for the account template: %w", err)
 		}
 		labels = live.Labels
 	}

@@ -124,7 +124,9 @@ func New(config Config) *Controller {
 	c.accountLoop = newLoop(config, accountQueue, c.syncAccount)
 	c.secretLoop = newLoop(config, secretQueue, c.syncSecret)
 	c.referenceLoop = newLoop(config, referenceQueue, c.syncReferences)
-	config.RootCA.Register(corev1.ResourceSecrets, rootca.Writer{Changed: c.queueAllSecrets, Write: c.replaceCA})
+	config.RootCA.Register(corev1.ResourceSecrets, c.replaceCA)
+	config.RootCA.Changed.Subscribe(func(*rootca.Bundle) { c.queueAllSecrets() })
+	config.Keys.Changed.Subscribe(c.ringChanged)
 	return c
 }
 
@@ -148,10 +150,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		loops.Go(func() { c.secretLoop.Run(ctx) })
 		loops.Go(func() { c.referenceLoop.Run(ctx) })
 		loops.Wait()
-	},
-		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{
-			ResourceEventHandler: c.accountHandler(), Due: c.accountDue,
-		}},
+	}, reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{
+		ResourceEventHandler: c.accountHandler(), Due: c.accountDue,
+	}},
 		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: reconcile.OnChanges{
 			ResourceEventHandler: c.secretHandler(), Due: c.secretDue,
 		}})
@@ -184,9 +185,8 @@ func (c *Controller) secretDue(obj any) bool {
 	return !secret.BelongsTo(account) || planSecret(secret, account, ca, c.Keys.Keys()) != secretPlan{}
 }
 
-// RingChanged must be called after the key ring has changed: tokens of revoked keys are replaced. It does not
-// block.
-func (c *Controller) RingChanged(context.Context) { c.queueAllSecrets() }
+// ringChanged has the tokens of revoked keys replaced.
+func (c *Controller) ringChanged(*signing.Ring) { c.queueAllSecrets() }
 
 // queueAllSecrets is called on every replica when the root CA has changed. Run looks at all Secrets
 // at its start.

@@ -100,7 +100,7 @@ func contradiction(secret *tokensecrets.TokenSecret, account *corev1.ServiceAcco
 	}
 	if _, known := keys.Lookup(token.KeyID()); !known && !keys.Revoked(token.KeyID()) {
 		return warning{reasonUnknownKey, fmt.Sprintf(
-			"data.token was signed with key %.*q, which is neither the signing key nor given with --service-account-key-file",
+			"data.token was signed with key %.*q, which is neither the signing key nor one that only verifies",
 			shownKeyID, token.KeyID())}
 	}
 	return warning{}

@@ -77,7 +77,7 @@ func readLoaded(metrics io.Reader, own map[string]bool) (map[string]string, erro
 			labels[label.GetName()] = label.GetValue()
 		}
 		if !own[labels["apiserver_id_hash"]] {
-			return nil, fmt.Errorf("another kube-apiserver answers: --kubeconfig or --master must have the address of this host's own, " +
+			return nil, fmt.Errorf("another kube-apiserver answers: the kubeconfig must have the address of this host's own, " +
 				"not that of a load balancer")
 		}
 		loaded[labels["plugin"]] = labels["hash"]

@@ -95,13 +95,11 @@ var keyFacts = map[string]struct {
 	RingUnreadable: {Reissues | Uses, "the published key rings cannot be read: {why}",
 		"run the newer release on every host; keys forget HOST gives one up"},
 	RingForked: {Changes | Makes | Reissues, "the key ring of this host (generation {our}) and that of host {host} (generation {their}) " +
-		"are forked: " +
-		"neither has come from the other", "{way}" + ifGone},
+		"are forked: neither has come from the other", "{way}" + ifGone},
 	RingMissing: {Reissues, "this host does not have key {key}, with which host {host} signs: kube-apiserver here refuses those tokens",
 		"{way}"},
 	RingRestored: {Changes | Makes | Reissues, "the key ring file of this host (generation {our}) is not the one that it has used " +
-		"(generation {their}), " +
-		"and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused", "{way}"},
+		"(generation {their}), and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused", "{way}"},
 	RingLost: {
 		Changes | Makes | Reissues, "this host has used a key ring (generation {their}), and its file cannot be read: {why}", "{way}",
 	},

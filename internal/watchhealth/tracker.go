@@ -42,6 +42,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"sa-controller-manager/internal/notify"
 )
 
 const (
@@ -64,8 +66,8 @@ const (
 type Tracker struct {
 	clock clock.PassiveClock
 	limit time.Duration
-	// connected, if not nil, is called when a watch has begun, because another API server may answer now.
-	connected func()
+	// Connected notifies of the name of each watch that has begun, because another API server may answer now.
+	Connected notify.Change[string]
 
 	// failures are the last errors of the requests of informers, by the name of the watch, until one succeeds.
 	failures sync.Map
@@ -101,10 +103,6 @@ func New(c clock.PassiveClock, limit time.Duration) *Tracker {
 func (t *Tracker) Wrap(base http.RoundTripper) http.RoundTripper {
 	return &transport{base: base, tracker: t}
 }
-
-// OnConnect has connected called whenever a watch has begun. It must be called before the first watch,
-// and connected must not block.
-func (t *Tracker) OnConnect(connected func()) { t.connected = connected }
 
 // Check returns an error that names each watch that has been silent for too long.
 func (t *Tracker) Check() error {
@@ -210,9 +208,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	case isWatch(request):
 		t.tracker.failures.Store(name, "")
 		t.tracker.begin(name, request)
-		if t.tracker.connected != nil {
-			t.tracker.connected()
-		}
+		t.tracker.Connected.Notify(name)
 		response.Body = &body{ReadCloser: response.Body, received: func() { t.tracker.received(name) }}
 	}
 	return response, err

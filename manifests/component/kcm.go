@@ -253,9 +253,8 @@ func CheckControllers(kcm *staticpod.Manifest, own staticpod.Command) error {
 	there, here := running(kcm, own)
 	for _, name := range there {
 		if !slices.Contains(here, name) {
-			return fmt.Errorf("%s runs in kube-controller-manager and would run nowhere after the takeover: "+
-				"our manifest has --%s=%s, --%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that "+
-				"are named run)",
+			return fmt.Errorf("%s runs in kube-controller-manager and would run nowhere after the takeover: our manifest has --%s=%s, "+
+				"--%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that are named run)",
 				name, ControllersFlag, cmp.Or(strings.Join(own.All(ControllersFlag), ","), allControllers), KeyFlag, own.Last(KeyFlag),
 				KeyRingFlag, own.Last(KeyRingFlag))
 		}

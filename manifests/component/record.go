@@ -109,10 +109,9 @@ func (t *Taken) patch() (operations []staticpod.Operation) {
 		operations = append(operations, staticpod.Operation{Op: "add", Path: commandPath + "/-", Value: line})
 	}
 	for _, mount := range t.Mounts {
-		operations = append(operations,
-			staticpod.Operation{Op: "add", Path: at(mountsPath, 0), Value: map[string]any{
-				"mountPath": mount.Path, "name": mount.Name, "readOnly": true,
-			}},
+		operations = append(operations, staticpod.Operation{Op: "add", Path: at(mountsPath, 0), Value: map[string]any{
+			"mountPath": mount.Path, "name": mount.Name, "readOnly": true,
+		}},
 			staticpod.Operation{Op: "add", Path: at(volumesPath, 0), Value: map[string]any{
 				"hostPath": map[string]any{"path": mount.Path, "type": "DirectoryOrCreate"}, "name": mount.Name,
 			}})

@@ -99,9 +99,10 @@ func (w *world) rotate(revoke bool, after time.Duration) {
 }
 
 // reissuing is the part of the extras that re-issues Secrets after a rotation.
-func (w *world) reissuing(p *process) func(h *app.Host) []app.Part {
-	return func(h *app.Host) []app.Part {
+func (w *world) reissuing(p *process) func() []app.Part {
+	return func() []app.Part {
 		return []app.Part{{Name: "token-reissue", Phase: app.Leading, Build: func(part *app.Part) error {
+			h := part.Host
 			reissuer := reissue.New(reissue.Config{
 				Client: h.Client, Informers: part.Informers, Ring: h.Keyring, Confirmed: h.Probe.Confirmed, Recorder: h.Recorder,
 				Metrics: reissue.NewMetrics(h.Registry.MustRegister), Loops: h.Loops, Auto: w.mode == workload.Auto,
@@ -112,8 +113,8 @@ func (w *world) reissuing(p *process) func(h *app.Host) []app.Part {
 					return nil
 				},
 			})
-			h.OnProven = append(h.OnProven, reissuer.QueueSurvey)
-			h.OnRing = append(h.OnRing, func(context.Context) { reissuer.QueueSurvey() })
+			h.Probe.Proven.Subscribe(func(string) { reissuer.QueueSurvey() })
+			h.Keyring.Changed.Subscribe(func(*signing.Ring) { reissuer.QueueSurvey() })
 			part.Run = reissuer.Run
 			return nil
 		}}}
@@ -192,9 +193,9 @@ func fieldOf[T any](field reflect.Value) *T { return (*T)(field.Addr().UnsafePoi
 
 // controllerOf finds the token controller of a manager: a method of it is called when the ring has changed.
 func controllerOf(m *app.Manager) *tokencontroller.Controller {
-	for _, changed := range m.OnRing {
+	for _, changed := range *fieldOf[[]func(*signing.Ring)](reflect.ValueOf(&m.Keyring.Changed).Elem().FieldByName("subscribers")) {
 		name := runtime.FuncForPC(reflect.ValueOf(changed).Pointer()).Name()
-		if strings.HasSuffix(name, "tokencontroller.(*Controller).RingChanged-fm") {
+		if strings.HasSuffix(name, "tokencontroller.(*Controller).ringChanged-fm") {
 			method := *(**struct {
 				_        uintptr
 				receiver *tokencontroller.Controller

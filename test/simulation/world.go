@@ -214,7 +214,7 @@ func (w *world) work(ctx context.Context, p *process, config *rest.Config) error
 		return err
 	}
 	extras := app.Extras{
-		OpenKeys:     func(context.Context, *app.Host) (signing.Store, error) { return p.keys, nil },
+		OpenKeys:     func(context.Context, app.Host) (signing.Store, error) { return p.keys, nil },
 		Replacements: reissue.Replacements,
 	}
 	if w.plan.rotates {

@@ -8,7 +8,6 @@
 package tokenload
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sa-controller-manager/controllers/keyring/ring"
@@ -38,6 +38,17 @@ const (
 
 // ErrLost is the answer of a Party that was lost.
 var ErrLost = errors.New("lost")
+
+// ErrUnanswered is the error of a call that got no answer of kube-apiserver: it refused nothing.
+var ErrUnanswered = errors.New("no answer")
+
+// answered returns err, as ErrUnanswered unless kube-apiserver has answered with it.
+func answered(err error) error {
+	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnanswered, err)
+}
 
 // Token is one that was requested, or is in a Secret.
 type Token struct{ KeyID, Text string }
@@ -97,7 +108,7 @@ func (p *Party) Request(ctx context.Context) (Token, error) {
 	answer, err := p.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).
 		CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
-		return Token{}, fmt.Errorf("%s: %w", p.Name, err)
+		return Token{}, fmt.Errorf("%s: %w", p.Name, answered(err))
 	}
 	return Of(answer.Status.Token)
 }
@@ -114,7 +125,7 @@ func (p *Party) Review(ctx context.Context, token Token) error {
 	review, err := p.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token.Text, Audiences: []string{p.audience, fmt.Sprintf("review-%d", reviews.Add(1))}},
 	}, metav1.CreateOptions{})
-	if err == nil && !review.Status.Authenticated {
+	if err = answered(err); err == nil && !review.Status.Authenticated {
 		err = errors.New("refused: " + review.Status.Error)
 	}
 	if err != nil {
@@ -144,7 +155,9 @@ type Tally struct {
 	Requested, Failed int
 	// Accepted and Refused count reviews, by the name of the party.
 	Accepted, Refused map[string]int
-	// First is the first error.
+	// Unanswered are further calls that got no answer.
+	Unanswered int
+	// First is the first error, of calls with an answer if there is one.
 	First error
 	// Keys counts the tokens requested by the ID of the key that has signed them.
 	Keys map[string]int
@@ -195,8 +208,9 @@ func (l *Load) begin(token Token, err error) (present []Token) {
 	}
 	l.tally.Requested++
 	if err != nil {
-		l.tally.Failed++
-		l.tally.First = cmp.Or(l.tally.First, err)
+		if l.tally.note(err) {
+			l.tally.Failed++
+		}
 		return present
 	}
 	if l.tally.Keys[token.KeyID]++; l.tally.Keys[token.KeyID] == 1 {
@@ -209,14 +223,38 @@ func (l *Load) count(ctx context.Context, party *Party, token Token, err error) 
 	if errors.Is(err, ErrLost) || err != nil && l.removed(ctx, token) {
 		return
 	}
+	l.countOf(party.Name, err)
+}
+
+func (l *Load) countOf(party string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		l.tally.Accepted[party.Name]++
-		return
+		l.tally.Accepted[party]++
+	} else if l.tally.note(err) {
+		l.tally.Refused[party]++
 	}
-	l.tally.Refused[party.Name]++
-	l.tally.First = cmp.Or(l.tally.First, err)
+}
+
+// note reports whether the error of a call is an answer.
+func (t *Tally) note(err error) (isAnswer bool) {
+	isAnswer = !errors.Is(err, ErrUnanswered)
+	if !isAnswer {
+		t.Unanswered++
+	}
+	if t.First == nil || isAnswer && errors.Is(t.First, ErrUnanswered) {
+		t.First = err
+	}
+	return isAnswer
+}
+
+// Err returns the first error. If no call has failed with an answer, it says what that means.
+func (t *Tally) Err() error {
+	if !errors.Is(t.First, ErrUnanswered) {
+		return t.First
+	}
+	return fmt.Errorf("no token was refused, but %d calls got no answer within %s: this machine is too busy; the first: %w",
+		t.Unanswered, callTimeout, t.First)
 }
 
 // removed reports whether the key of a token was removed from the ring file. A revocation is published before the file

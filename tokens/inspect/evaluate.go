@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -64,6 +65,32 @@ type Report struct {
 	now        time.Time
 }
 
+// maxInput is more than any token, in bytes.
+const maxInput = 128 << 10
+
+// Read reads a token, without the white space around it and the "Bearer " that HTTP puts in front. Errors hold nothing
+// of it.
+func Read(input io.Reader) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(input, maxInput+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > maxInput {
+		return "", fmt.Errorf("it is larger than %d bytes", maxInput)
+	}
+	token := strings.TrimSpace(string(data))
+	if scheme, rest, found := strings.Cut(token, " "); found && strings.EqualFold(scheme, "bearer") {
+		token = strings.TrimSpace(rest)
+	}
+	if token == "" {
+		return "", errors.New("it is empty")
+	}
+	if decoded, err := base64.StdEncoding.DecodeString(token); err == nil && bytes.Count(decoded, []byte(".")) == 2 {
+		return "", errors.New("it is encoded as in a Secret, pipe it through base64 -d")
+	}
+	return token, nil
+}
+
 // Evaluate examines a token as kube-apiserver reads it. It never fails: a string that is no token is invalid.
 func Evaluate(token string, known Known) Report {
 	r := Report{Head: printers.Of("TokenInspection"), Verdict: Invalid, Findings: []check.Finding{}, Review: known.Review, now: known.Now}
@@ -88,7 +115,7 @@ func Evaluate(token string, known Known) Report {
 	r.decide(signed)
 	if known.Review == nil && r.Verdict != Invalid {
 		r.note("not-reviewed", "kube-apiserver accepts it only as long as its account and what it is bound to exist, and a token Secret "+
-			"holds this very token: --cluster asks it")
+			"holds this very token: it was not asked")
 	}
 	return r
 }
@@ -157,7 +184,7 @@ func (r *Report) checkBound(known Known) {
 		}
 	}
 	if len(known.Issuers) == 0 {
-		r.note("issuer-not-compared", "the issuer was not compared: give --service-account-issuer or --cluster")
+		r.note("issuer-not-compared", "the issuer was not compared: none was given")
 	} else if !slices.Contains(known.Issuers, claims.Issuer) {
 		r.find("wrong-issuer", "the issuer is not "+strings.Join(known.Issuers, " or "))
 	}
@@ -194,7 +221,7 @@ func (r *Report) decide(signed bool) {
 		r.Verdict = Valid
 	case len(r.Findings) == 0:
 		r.Verdict = Unknown
-		r.find("no-key", "there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster")
+		r.find("no-key", "there is no key to verify the signature with")
 	}
 }
 

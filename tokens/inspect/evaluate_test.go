@@ -107,12 +107,12 @@ func TestEvaluate(t *testing.T) {
 		},
 		"no keys": {
 			reason: "exit code 1", keys: -1, want: inspect.Unknown, notes: 2,
-			because: []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"},
+			because: []string{"there is no key to verify the signature with"},
 		},
 		"deep": {
 			reason: "indented it would fill a disk", keys: -1, want: inspect.Unknown, notes: 3,
 			token:   segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"a":`+strings.Repeat("[", 9000)+strings.Repeat("]", 9000)+"}") + ".AA",
-			because: []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"},
+			because: []string{"there is no key to verify the signature with"},
 		},
 		"malformed time": {
 			token: segment("{}") + "." + segment(`{"exp":"CANARY"}`) + ".AA", want: inspect.Invalid,

@@ -89,9 +89,7 @@ func New(issuers []string, maxLifetime time.Duration, c clock.PassiveClock) (*Po
 	if maxLifetime < time.Second {
 		return nil, errors.New("the longest lifetime is less than a second")
 	}
-	return &Policy{
-		issuers: slices.Clone(issuers), maxLifetime: maxLifetime, clock: cmp.Or[clock.PassiveClock](c, clock.RealClock{}),
-	}, nil
+	return &Policy{issuers: slices.Clone(issuers), maxLifetime: maxLifetime, clock: cmp.Or[clock.PassiveClock](c, clock.RealClock{})}, nil
 }
 
 // Check decodes a payload segment. It returns nil if it may be signed, and otherwise a

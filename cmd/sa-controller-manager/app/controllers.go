@@ -19,11 +19,11 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// table returns all parts of the process. They are built in this order: each one after those that it
-// uses.
+// table returns the parts of the process. They are built in this order: each one after those that it uses. The webhook adds
+// what keeps its certificates and registration; the secure port comes last, because it serves the checks of all.
 func (m *Manager) table() []Part {
 	core := []Part{
-		{Name: "event-recorder", Phase: AtOnce, Run: m.Recorder.Run},
+		{Name: "event-recorder", Phase: AtOnce, Run: func(ctx context.Context) error { return m.Recorder.Run(ctx) }},
 		{Name: "client-certificate", Phase: AtOnce, Build: m.buildClientCertificate},
 		{Name: "permissions", Phase: Connected, Build: m.buildPermissions},
 		{Name: "caches", Phase: Connected, Run: m.runCaches, Check: func() (string, error) { return "", m.synced(m.informers) }},
@@ -41,27 +41,29 @@ func (m *Manager) table() []Part {
 		{Name: "webhook-policy", Phase: Connected, Build: m.buildPodPolicy},
 	}
 	if m.extras.Parts != nil {
-		core = append(core, m.extras.Parts(&m.Host)...)
+		core = append(core, m.extras.Parts()...)
 	}
 	return append(core, Part{Name: "files", Phase: AtOnce, Build: m.buildFiles})
 }
 
 // build builds what the flags enable in the wanted phases.
 func (m *Manager) build(wanted func(Phase) bool) error {
-	for _, p := range m.table() {
+	for i := range m.rows {
+		p := &m.rows[i]
 		if !wanted(p.Phase) {
 			continue
 		}
+		p.Host = m.Host
 		if m.informers != nil {
 			p.Informers = m.informers.View()
 		}
 		if p.Build != nil {
-			if err := p.Build(&p); err != nil {
+			if err := p.Build(p); err != nil {
 				return err
 			}
 		}
 		if p.Run != nil || p.Check != nil || p.Findings != nil {
-			m.parts = append(m.parts, p)
+			m.parts = append(m.parts, *p)
 		}
 	}
 	return nil
@@ -72,8 +74,8 @@ func (m *Manager) buildPermissions(p *Part) error {
 	if err != nil {
 		return err
 	}
-	m.Permissions = permissions.NewWatcher(m.Client, rules)
-	p.Run, p.Findings = m.Permissions.Run, m.Permissions.Findings
+	watcher := permissions.NewWatcher(m.Client, rules)
+	p.Run, p.Findings = watcher.Run, watcher.Findings
 	return nil
 }
 
@@ -94,7 +96,7 @@ func (m *Manager) buildServiceAccounts(p *Part) error {
 		Loops:     m.Loops,
 	}
 	if path := m.Options.Tokens.AccountTemplate; path != "" {
-		file, err := Follow(&m.Host, options.AccountTemplateFlag, path, accounttemplate.Parse)
+		file, err := Follow(m.Host, options.AccountTemplateFlag, path, accounttemplate.Parse)
 		if err != nil {
 			return err
 		}
@@ -206,7 +208,6 @@ func (m *Manager) buildTokenController(p *Part) error {
 		OrphanGrace:   o.Tokens.OrphanTokenGrace,
 		Workers:       int(o.Tokens.ConcurrentSyncs),
 	})
-	m.OnRing = append(m.OnRing, controller.RingChanged)
 	p.Run = func(ctx context.Context) error {
 		if auto {
 			warning := autoWarning(o.AutoExcluded())

@@ -126,7 +126,7 @@ func (f *files) publicKeys() []signing.PublicKey {
 func (m *Manager) buildFiles(p *Part) error {
 	f := m.files
 	f.recorder, f.process, f.reloads = m.Recorder, m.Process, newReloads(m.Registry.MustRegister)
-	f.followAll(m.ringChanged, m.Keyring, m.newRootCA)
+	f.followAll(m.Keyring, m.newRootCA)
 	for _, gauge := range f.refusedGauges() {
 		m.Registry.RawMustRegister(gauge)
 	}
@@ -135,11 +135,15 @@ func (m *Manager) buildFiles(p *Part) error {
 }
 
 // followAll adds the files of the core. Without a ring nothing signs, and nothing is verified either.
-func (f *files) followAll(newRing func(context.Context, *signing.Ring), ring *signing.Keyring, newRootCA func(*rootca.Bundle)) {
+func (f *files) followAll(ring *signing.Keyring, newRootCA func(*rootca.Bundle)) {
 	if f.store != nil {
 		refused := func() error { return f.store.Status().Refused }
 		f.followed = append(f.followed, followed{f.keys.Flag, refused, func(ctx context.Context) {
-			follow(ctx, f, f.keys.Flag, f.keys.Path, f.store, func(stored *signing.Ring) { newRing(ctx, stored) })
+			follow(ctx, f, f.keys.Flag, f.keys.Path, f.store, func(stored *signing.Ring) {
+				if ring != nil {
+					ring.Set(stored)
+				}
+			})
 		}})
 	}
 	var collecting sync.Mutex // so that no change is lost if two files change at once
@@ -169,7 +173,7 @@ func addFile[T any](f *files, flag string, file *reload.File[T], accepted func(T
 }
 
 // Follow opens the file of a flag and has it followed while the process runs.
-func Follow[T any](h *Host, flag, path string, parse func([]byte) (T, error)) (*reload.File[T], error) {
+func Follow[T any](h Host, flag, path string, parse func([]byte) (T, error)) (*reload.File[T], error) {
 	file, err := open(flag, path, parse)
 	if err == nil {
 		addFile(h.files, flag, file, func(T) {})
@@ -201,8 +205,7 @@ func follow[T any](ctx context.Context, f *files, flag, path string, content wat
 	}, func(err error) {
 		f.reloads.WithLabelValues(flag, "refused").Inc()
 		logger.Error(err, "Failed to reload file, keeping its previous content")
-		f.recorder.Warn(f.process, "FileReloadRefused",
-			fmt.Sprintf("--%s: %v; the previous content stays in use", flag, err))
+		f.recorder.Warn(f.process, "FileReloadRefused", fmt.Sprintf("--%s: %v; the previous content stays in use", flag, err))
 	})
 }
 

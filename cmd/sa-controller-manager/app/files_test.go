@@ -179,7 +179,7 @@ func TestWatchLogsSkippedKeys(t *testing.T) {
 	}
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 	ring := signing.NewKeyring(signing.KeyFileRing(nil), f.publicKeys()...)
-	f.followAll(nil, ring, nil)
+	f.followAll(ring, nil)
 	stop := testutil.Start(t, func(ctx context.Context) error { return f.watch(klog.NewContext(ctx, logger)) })
 	await(t, "the key at the start", func() bool { return len(skippedKeys(logger)) == 1 })
 	replace(t, path, slices.Concat(testkeys.RSA1024(), testkeys.P384()))

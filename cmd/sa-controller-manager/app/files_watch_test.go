@@ -73,8 +73,8 @@ func startFollowing(t *testing.T) *following {
 	f.process = &corev1.ObjectReference{Kind: "Lease", Name: "sa-controller-manager"}
 	f.recorder = events.NewRecorderTo(f.events)
 	f.ring = signing.NewKeyring(f.store.Load(), f.publicKeys()...)
-	f.followAll(func(_ context.Context, stored *signing.Ring) { f.signing <- stored.ActiveID() }, f.ring,
-		func(bundle *rootca.Bundle) { f.bundles <- string(bundle.PEM()) })
+	f.ring.Changed.Subscribe(func(ring *signing.Ring) { f.signing <- ring.ActiveID() })
+	f.followAll(f.ring, func(bundle *rootca.Bundle) { f.bundles <- string(bundle.PEM()) })
 	for _, gauge := range f.refusedGauges() {
 		f.registry.RawMustRegister(gauge)
 	}

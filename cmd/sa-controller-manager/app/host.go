@@ -11,7 +11,6 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/tokensecrets"
@@ -39,8 +38,10 @@ type Part struct {
 	Phase Phase
 	// Build sets Run and Check, or neither if the flags disable the part.
 	Build func(*Part) error
-	// Informers are set before Build is called, except in the phase Early. Run is called once those that Build has
-	// asked for have synced.
+	// Host, and Informers except in the phase Early, are set before Build is called. Run is called once the informers
+	// that Build has asked for have synced.
+	Host
+
 	Informers *informers.Informers
 	Run       func(ctx context.Context) error
 	// Check is a check of /readyz, and Findings one of facts that others report too: a part has one of the two. They
@@ -52,17 +53,17 @@ type Part struct {
 // Extras are what the manager does besides its core, which imports nothing of them.
 type Extras struct {
 	// OpenKeys opens the key store, nil for that of --service-account-private-key-file.
-	OpenKeys func(ctx context.Context, h *Host) (signing.Store, error)
+	OpenKeys func(ctx context.Context, h Host) (signing.Store, error)
 	// UsesKeys is set if an extra uses keys although the token controller does not run.
 	UsesKeys bool
 	// Replacements is for the legacy token cleaner.
 	Replacements func(*corev1.ServiceAccount, []*tokensecrets.TokenSecret) tokensecrets.Replacement
 	// Parts returns rows of the table of parts. They are built after those of the core.
-	Parts func(h *Host) []Part
+	Parts func() []Part
 }
 
-// Host is what the parts have in common. Parts of the phase Early are built when only the options and
-// the keys are there.
+// Host is what the parts have in common. Each part has a copy, so that none can change it for another one. Parts of the phase
+// Early are built when only the options and the keys are there.
 type Host struct {
 	Options     *options.Options
 	Controllers options.ControllerSet
@@ -80,24 +81,16 @@ type Host struct {
 
 	Recorder *events.Recorder
 	Loops    *reconcile.Metrics
-	// Each of these is nil if the flags disable its part.
-	Permissions *permissions.Watcher
-	Probe       *keyprobe.Prober
-
-	// What follows is called by the core. Parts add to it when they are built.
-
-	// OnRing is called after the key store has changed.
-	OnRing []func(context.Context)
-	// OnProven is called when kube-apiserver has accepted another key than before.
-	OnProven []func()
+	// Probe is nil without a Keyring.
+	Probe *keyprobe.Prober
 
 	files *files
 }
 
 // SignsLegacyTokens reports whether the token controller runs.
-func (h *Host) SignsLegacyTokens() bool {
+func (h Host) SignsLegacyTokens() bool {
 	return h.Controllers.Enabled(options.ServiceAccountTokenController) && h.files.store != nil
 }
 
 // VerifyOnly returns the keys of the verification key files.
-func (h *Host) VerifyOnly() []signing.PublicKey { return h.files.publicKeys() }
+func (h Host) VerifyOnly() []signing.PublicKey { return h.files.publicKeys() }

@@ -20,7 +20,7 @@ func (m *Manager) openKeys(ctx context.Context) error {
 	m.files = &files{keys: o.Store()}
 	if m.extras.OpenKeys != nil {
 		var err error
-		if m.files.store, err = m.extras.OpenKeys(ctx, &m.Host); err != nil {
+		if m.files.store, err = m.extras.OpenKeys(ctx, m.Host); err != nil {
 			return err
 		}
 	}
@@ -34,7 +34,7 @@ func (m *Manager) openKeys(ctx context.Context) error {
 	return nil
 }
 
-// buildKeyStore shows the keys that sign. Its check never fails: whatever the key store holds now,
+// buildKeyStore shows the keys that sign, and records when another one does. Its check never fails: whatever the key store holds now,
 // there are keys in use.
 func (m *Manager) buildKeyStore(p *Part) error {
 	if m.Keyring == nil {
@@ -47,22 +47,14 @@ func (m *Manager) buildKeyStore(p *Part) error {
 		}
 		return strings.TrimPrefix(fmt.Sprintf("%s; refused: %v", status.Detail, status.Refused), "; "), nil
 	}
+	signs := m.Keyring.Ring().ActiveID()
+	m.Keyring.Changed.Subscribe(func(ring *signing.Ring) {
+		if id := ring.ActiveID(); id != signs && id != "" {
+			m.Recorder.Normal(m.Process, "SigningKeyActivated", fmt.Sprintf("key %q signs from now on, as the key ring says", id))
+		}
+		signs = ring.ActiveID()
+	})
 	return nil
-}
-
-// ringChanged is called with each new ring of the key store.
-func (m *Manager) ringChanged(ctx context.Context, stored *signing.Ring) {
-	if m.Keyring == nil {
-		return
-	}
-	previous := m.Keyring.Ring().ActiveID()
-	m.Keyring.Set(stored)
-	if id := m.Keyring.Ring().ActiveID(); id != previous && id != "" {
-		m.Recorder.Normal(m.Process, "SigningKeyActivated", fmt.Sprintf("key %q signs from now on, as the key ring says", id))
-	}
-	for _, changed := range m.OnRing {
-		changed(ctx)
-	}
 }
 
 func (m *Manager) buildKeyProbe(p *Part) error {
@@ -74,18 +66,12 @@ func (m *Manager) buildKeyProbe(p *Part) error {
 		Informers: p.Informers,
 		Ring:      m.Keyring,
 		Issuer:    m.Options.Keys.Issuer(),
-		Proven: func() {
-			for _, proven := range m.OnProven {
-				proven()
-			}
-		},
-		Recorder: m.Recorder,
-		Process:  m.Process,
-		Metrics:  keyprobe.NewMetrics(m.Registry.MustRegister),
-		Loops:    m.Loops,
+		Recorder:  m.Recorder,
+		Process:   m.Process,
+		Metrics:   keyprobe.NewMetrics(m.Registry.MustRegister),
+		Loops:     m.Loops,
 	})
-	m.OnRing = append(m.OnRing, m.Probe.RingChanged)
-	m.watches.OnConnect(m.Probe.Reconnected)
+	m.watches.Connected.Subscribe(func(string) { m.Probe.Reconnected() })
 	m.Signs.Add(m.Probe.MaySign)
 	m.Fills.Add(m.Probe.MayFill)
 	m.Registry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{

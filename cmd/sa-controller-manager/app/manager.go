@@ -50,8 +50,8 @@ type Manager struct {
 	accounts      *serviceaccount.Controller
 	webhook       *webhook
 
-	// parts are the rows of the table that the flags enable.
-	parts []Part
+	// rows are the table, and parts those that the flags enable.
+	rows, parts []Part
 }
 
 // New builds the parts of Run for an API server, keys and a registry that the caller has, such as those
@@ -91,6 +91,7 @@ func newManager(ctx context.Context, o *options.Options, registry metrics.KubeRe
 		return nil, err
 	}
 	warnLooseKeys(m.Logger, o)
+	m.rows = m.table()
 	return m, m.build(func(p Phase) bool { return p == Early })
 }
 

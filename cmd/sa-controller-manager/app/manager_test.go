@@ -43,7 +43,7 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 		o := parse(t, "--webhook-port=0", "--secure-port=0")
 		config := &rest.Config{Host: "https://apiserver", Transport: roundTrip(fail)}
 		m := testutil.Get(New(t.Context(), o, config, metrics.NewKubeRegistry(), Extras{
-			OpenKeys: func(context.Context, *Host) (signing.Store, error) {
+			OpenKeys: func(context.Context, Host) (signing.Store, error) {
 				return keysInMemory{signing.KeyFileRing(testkeys.Parse(testkeys.P256()))}, nil
 			},
 		}))(t)

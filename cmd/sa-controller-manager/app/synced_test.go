@@ -151,7 +151,7 @@ func TestPartsStartWhenTheirInformersHaveSynced(t *testing.T) {
 			o := parse(t, "--webhook-port=0", "--secure-port=0", "--leader-elect=false", "--token-secrets=auto",
 				"--service-account-issuer=https://issuer")
 			m := testutil.Get(newManager(t.Context(), o, metrics.NewKubeRegistry(), Extras{
-				OpenKeys: func(context.Context, *Host) (signing.Store, error) {
+				OpenKeys: func(context.Context, Host) (signing.Store, error) {
 					return keysInMemory{signing.KeyFileRing(testkeys.Parse(testkeys.P256()))}, nil
 				},
 			}))(t)

@@ -13,8 +13,13 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	upstream "k8s.io/apiserver/pkg/server/options"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/tracing"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/certs"
@@ -64,9 +69,12 @@ func (m *Manager) buildWebhook(p *Part) error {
 	if err := w.register(m, o, responder); err != nil {
 		return err
 	}
-	handler := admission.NewWebhook(admission.WebhookConfig{
+	handler, err := traced(admission.NewWebhook(admission.WebhookConfig{
 		Plugin: plugin, Probe: responder.Probe, MaxInFlight: o.MaxInFlight, Metrics: metrics,
-	})
+	}), o.TracingFile)
+	if err != nil {
+		return err
+	}
 	if err := w.listen(m.Options, handler, metrics); err != nil {
 		return err
 	}
@@ -125,6 +133,24 @@ func (w *webhook) register(m *Manager, o *options.Webhook, responder *registrati
 // keeps its connections. A CA in files may be shared with other clusters, and files of this host are about this process.
 func anyReplicaProves(o *options.Webhook) bool {
 	return o.Registration == registration.Service || o.Registration == registration.URL && o.CertFile == ""
+}
+
+// traced returns the handler with a span around each call, in the trace of kube-apiserver's own span. The file is
+// read once, as by kube-apiserver. Spans of the last five seconds of the process may be lost.
+func traced(handler http.Handler, file string) (http.Handler, error) {
+	if file == "" {
+		return handler, nil
+	}
+	config, err := upstream.ReadTracingConfiguration(file)
+	if err == nil {
+		err = tracingapi.ValidateTracingConfiguration(config, nil, nil).ToAggregate()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--tracing-config-file: %w", err)
+	}
+	name := resource.WithAttributes(attribute.String("service.name", options.ProgramName))
+	provider, err := tracing.NewProvider(context.Background(), config, nil, []resource.Option{name})
+	return tracing.WithTracing(handler, provider, "webhook"), err
 }
 
 // listen opens the port.
@@ -194,9 +220,7 @@ func (w *webhook) certify(m *Manager, o *options.Webhook) error {
 		w.follow(Connected, files.Run)
 		return nil
 	}
-	config := certs.ManagedConfig{
-		Client: m.Client, Hosts: callersHosts(o), Recorder: m.Recorder, Metrics: metrics, Loops: m.Loops,
-	}
+	config := certs.ManagedConfig{Client: m.Client, Hosts: callersHosts(o), Recorder: m.Recorder, Metrics: metrics, Loops: m.Loops}
 	phase := Connected
 	if o.Registration == registration.Static {
 		config.File, phase = filepath.Join(o.StaticDir, servingCAFile), AtOnce

@@ -21,8 +21,6 @@ import (
 
 // extras are the parts that others use, in the order of the table; nil if the flags disable them.
 type extras struct {
-	*app.Host
-
 	store     *ring.Store
 	signers   *remote.Client
 	hosts     *hosts.Controller
@@ -45,8 +43,7 @@ func New(o *options.Options) app.Extras {
 }
 
 // parts returns the rows of the extras. They are built in this order: each one after those that it uses.
-func (e *extras) parts(h *app.Host) []app.Part {
-	e.Host = h
+func (e *extras) parts() []app.Part {
 	return []app.Part{
 		{Name: "external-signer", Phase: app.Early, Build: e.buildSigner},
 		{Name: "key-backends", Phase: app.AtOnce, Build: e.buildBackends},

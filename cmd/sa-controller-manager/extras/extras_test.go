@@ -35,14 +35,14 @@ func newOptions() *options.Options {
 }
 
 // start builds all parts. They run until the test ends, without an API server.
-func start(t *testing.T, o *options.Options, plugged app.Extras) error {
+func start(t *testing.T, o *options.Options, plugged app.Extras) (*app.Manager, error) {
 	t.Helper()
 	config := &rest.Config{Host: "https://127.0.0.1:1"}
 	m, err := app.New(t.Context(), o, config, metrics.NewKubeRegistry(), plugged)
 	if err == nil {
 		testutil.Start(t, m.Run)
 	}
-	return err
+	return m, err
 }
 
 // TestPlainKeyFile: with a key file no extra is in the way of a token, and no ring is published.
@@ -52,9 +52,10 @@ func TestPlainKeyFile(t *testing.T) {
 	o.Keys.PrivateKeyFile = testutil.WriteFile(t, "sa.key", testkeys.P256())
 	testutil.Expect(t, New(o).OpenKeys == nil, "an extra opens the key file")
 	e := &extras{}
-	testutil.Must(t, start(t, o, app.Extras{Parts: e.parts}))
-	testutil.Require(t, e.Keyring != nil, "the token controller has no keys")
-	for _, part := range e.parts(e.Host) {
+	m := testutil.Get(start(t, o, app.Extras{Parts: e.parts}))(t)
+	testutil.Require(t, m.Keyring != nil, "the token controller has no keys")
+	for _, part := range e.parts() {
+		part.Host = m.Host
 		testutil.Must(t, part.Build(&part))
 		testutil.Expect(t, part.Run == nil && part.Check == nil, "%s runs", part.Name)
 	}
@@ -103,13 +104,13 @@ func TestStartWithARemoteKey(t *testing.T) {
 			}
 			tc.does(foreign)
 			e := &extras{}
-			err := start(t, o, app.Extras{OpenKeys: e.openRing, Parts: e.parts})
+			m, err := start(t, o, app.Extras{OpenKeys: e.openRing, Parts: e.parts})
 			t.Cleanup(e.signers.Close)
 			testutil.Expect(t, (tc.want != "" || err == nil) && (tc.want == "" || err != nil && strings.Contains(err.Error(), tc.want)),
 				"error %v, want %q", err, tc.want)
 			if tc.noSocket {
-				const want = "is away, its keys verify: --service-account-key-sockets has no socket for this key"
-				testutil.CheckContains(t, "status", want, e.signers.Status(e.Keyring.Ring()))
+				const want = "is away, its keys verify: the file of sockets has none for this key"
+				testutil.CheckContains(t, "status", want, e.signers.Status(m.Keyring.Ring()))
 			}
 		})
 	}
@@ -124,12 +125,12 @@ func TestOpenKeyRing(t *testing.T) {
 	o, e := newOptions(), &extras{}
 	o.Keys.KeyRing = path
 	plugged := app.Extras{OpenKeys: e.openRing, Parts: e.parts}
-	err := start(t, o, plugged)
+	_, err := start(t, o, plugged)
 	testutil.Expect(t, err != nil && strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+path),
 		"a file that is not there: %v", err)
 	testutil.Must(t, ring.At(path).Init(testkeys.Parse(testkeys.P256()), nil, nil, time.Now()))
-	testutil.Must(t, start(t, o, plugged))
-	if got := e.Keyring.Ring(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || e.store.State().Generation != 1 {
+	m := testutil.Get(start(t, o, plugged))(t)
+	if got := m.Keyring.Ring(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || e.store.State().Generation != 1 {
 		t.Errorf("%v signs, generation %d", got.Active(), e.store.State().Generation)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // buildPublisher publishes the keys in directories of this host.
 func (e *extras) buildPublisher(p *app.Part) error {
 	var directories []relying.Directory
-	for _, path := range e.Options.Publishing.Directories() {
+	for _, path := range p.Options.Publishing.Directories() {
 		directories = append(directories, relying.Directory(path))
 	}
 	if len(directories) == 0 {
@@ -19,17 +19,11 @@ func (e *extras) buildPublisher(p *app.Part) error {
 	}
 	e.publisher = relying.New(relying.Config{
 		Directories: directories,
-		Documents:   relying.Documents{Issuer: e.Options.Keys.Issuer()},
-		Ring:        e.Keyring,
-		Metrics:     relying.NewMetrics(e.Registry.MustRegister),
-		Loops:       e.Loops,
-		Passed: func() {
-			if e.hosts != nil {
-				e.hosts.RingChanged()
-			}
-		},
+		Documents:   relying.Documents{Issuer: p.Options.Keys.Issuer()},
+		Ring:        p.Keyring,
+		Metrics:     relying.NewMetrics(p.Registry.MustRegister),
+		Loops:       p.Loops,
 	})
-	e.OnRing = append(e.OnRing, e.publisher.RingChanged)
 	p.Run = e.publisher.Run
 	// The check never fails: nothing in the cluster depends on what is published.
 	p.Check = func() (string, error) { return e.publisher.Status(), nil }

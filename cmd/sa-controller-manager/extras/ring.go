@@ -17,6 +17,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/reissue"
+	"sa-controller-manager/controllers/keyring/relying"
 	"sa-controller-manager/controllers/keyring/remote"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/signing"
@@ -27,8 +28,7 @@ import (
 // openRing opens the key ring file. A key that cannot sign, because its process does not answer or
 // because it is not known where its socket is, is no error: kube-apiserver needs the verification keys
 // in order to start, and the check key-backends says what is missing.
-func (e *extras) openRing(ctx context.Context, h *app.Host) (signing.Store, error) {
-	e.Host = h
+func (e *extras) openRing(ctx context.Context, h app.Host) (signing.Store, error) {
 	o := &h.Options.Keys
 	sockets := func() remote.Sockets { return nil }
 	if o.KeySockets != "" {
@@ -47,16 +47,16 @@ func (e *extras) openRing(ctx context.Context, h *app.Host) (signing.Store, erro
 		h.Logger.Info("Warning: a key of the ring cannot sign", "reason", err.Error())
 	}
 	e.store = store
-	return store, e.checkLegacySigner(ctx, store.Load().Active())
+	return store, checkLegacySigner(ctx, h, store.Load().Active())
 }
 
 // checkLegacySigner refuses an active key whose process signs, but not the tokens that the token controller
 // has to write. Whether a process that is away would is unknown, and the start must not wait for it.
-func (e *extras) checkLegacySigner(ctx context.Context, key *signing.PrivateKey) error {
-	if !e.Controllers.Enabled(options.ServiceAccountTokenController) {
+func checkLegacySigner(ctx context.Context, h app.Host, key *signing.PrivateKey) error {
+	if !h.Controllers.Enabled(options.ServiceAccountTokenController) {
 		return nil
 	}
-	if key == nil || key.Signer() == "" || tokens.TrySigner(ctx, key, e.Options.Keys.Issuer()) != nil {
+	if key == nil || key.Signer() == "" || tokens.TrySigner(ctx, key, h.Options.Keys.Issuer()) != nil {
 		return nil //nolint:nilerr // it may come back
 	}
 	if refused, ok := errors.AsType[*signing.UnavailableError](tokens.TryLegacySigner(ctx, key)); !ok || !refused.Refused {
@@ -70,44 +70,38 @@ func (e *extras) checkLegacySigner(ctx context.Context, key *signing.PrivateKey)
 // buildBackends follows the processes that have keys of the ring. Its check never fails: while one is
 // away, all keys verify.
 func (e *extras) buildBackends(p *app.Part) error {
-	if e.Keyring == nil || e.signers == nil {
+	if p.Keyring == nil || e.signers == nil {
 		return nil
 	}
 	p.Run = func(ctx context.Context) error {
 		defer e.signers.Close()
 		e.signers.Watch(ctx, remote.Watch{
-			Ring: e.Keyring.Ring,
+			Ring: p.Keyring.Ring,
 			Probe: func(ctx context.Context, key *signing.PrivateKey) error {
-				return tokens.TrySigner(ctx, key, e.Options.Keys.Issuer())
+				return tokens.TrySigner(ctx, key, p.Options.Keys.Issuer())
 			},
 			Away: func(key *signing.PrivateKey, reason string) {
-				e.Recorder.Warn(e.Process, "SigningKeyAway", fmt.Sprintf("%s does not sign with key %q, so no token is issued: %s",
+				p.Recorder.Warn(p.Process, "SigningKeyAway", fmt.Sprintf("%s does not sign with key %q, so no token is issued: %s",
 					key.Signer(), key.ID(), reason))
 			},
 			Back: func(key *signing.PrivateKey) {
-				e.Recorder.Normal(e.Process, "SigningKeyBack", fmt.Sprintf("%s signs again with key %q", key.Signer(), key.ID()))
-			},
-			Changed: func() {
-				if e.hosts != nil {
-					e.hosts.RingChanged()
-					e.Probe.Reconnected() // kube-apiserver is asked again at once
-				}
+				p.Recorder.Normal(p.Process, "SigningKeyBack", fmt.Sprintf("%s signs again with key %q", key.Signer(), key.ID()))
 			},
 			Unpinned: func(key *signing.PrivateKey, ids []string) {
-				e.Recorder.Warn(e.Process, "UnpinnedKey", fmt.Sprintf("%s lists keys that the key ring does not have (%s): "+
+				p.Recorder.Warn(p.Process, "UnpinnedKey", fmt.Sprintf("%s lists keys that the key ring does not have (%s): "+
 					"tokens that it signs with them are refused, so rotate to them first", key.Signer(), strings.Join(ids, ", ")))
 			},
 		})
 		return nil
 	}
-	p.Check = func() (string, error) { return e.signers.Status(e.Keyring.Ring()), nil }
+	p.Check = func() (string, error) { return e.signers.Status(p.Keyring.Ring()), nil }
 	return nil
 }
 
 // buildRing shows the ring in use, publishes it for the other replicas, and lets no key sign that
 // theirs forbid.
 func (e *extras) buildRing(p *app.Part) error {
-	if e.Keyring == nil || e.signers == nil {
+	if p.Keyring == nil || e.signers == nil {
 		return nil
 	}
 	host, err := hosts.HostName()
@@ -116,10 +110,10 @@ func (e *extras) buildRing(p *app.Part) error {
 	}
 	writer, _ := os.Hostname() // HostName has it
 	config := hosts.Config{
-		Client:    e.Client,
+		Client:    p.Client,
 		Read:      e.store.Read,
 		State:     e.store.State,
-		SignsWith: func() string { return e.Keyring.Ring().ActiveID() },
+		SignsWith: func() string { return p.Keyring.Ring().ActiveID() },
 		Away: func(key ring.Key) (reason string, lasted time.Duration) {
 			switch {
 			case key.Private == nil:
@@ -132,34 +126,38 @@ func (e *extras) buildRing(p *app.Part) error {
 		Apply:    e.store.Apply,
 		Host:     host,
 		Writer:   writer,
-		Signer:   e.Options.ExternalSigner.Socket != "",
-		Recorder: e.Recorder,
-		Process:  e.Process,
-		Metrics:  hosts.NewMetrics(e.Registry.MustRegister),
-		Loops:    e.Loops,
+		Signer:   p.Options.ExternalSigner.Socket != "",
+		Recorder: p.Recorder,
+		Process:  p.Process,
+		Metrics:  hosts.NewMetrics(p.Registry.MustRegister),
+		Loops:    p.Loops,
 	}
 	if e.publisher != nil {
 		config.Shown = e.publisher.Shows
+		e.publisher.Passed.Subscribe(func(relying.Directory) { e.hosts.RingChanged() })
 	}
 	e.hosts = hosts.New(config)
-	e.Signs.Add(e.hosts.MaySign)
-	e.Fills.Add(e.hosts.MayFill)
-	e.registerRingMetrics()
-	e.showRing(context.Background())
-	e.OnRing = append(e.OnRing, e.showRing, func(context.Context) { e.hosts.RingChanged() })
+	e.signers.Changed.Subscribe(func(*signing.PrivateKey) {
+		e.hosts.RingChanged()
+		p.Probe.Reconnected() // kube-apiserver is asked again immediately
+	})
+	p.Signs.Add(e.hosts.MaySign)
+	p.Fills.Add(e.hosts.MayFill)
+	e.registerRingMetrics(p.Registry)
+	show := func(*signing.Ring) {
+		state := e.store.State()
+		p.Logger.Info("Took the keys of the ring", "generation", state.Generation, "signs", state.Active().ID, "status",
+			e.store.Status().Detail)
+	}
+	show(nil)
+	p.Keyring.Changed.Subscribe(show)
+	p.Keyring.Changed.Subscribe(func(*signing.Ring) { e.hosts.RingChanged() })
 	p.Run, p.Findings = e.hosts.Run, e.hosts.Findings
 	return nil
 }
 
-// showRing says which generation is in use.
-func (e *extras) showRing(context.Context) {
-	state := e.store.State()
-	e.Logger.Info("Took the keys of the ring", "generation", state.Generation, "signs", state.Active().ID, "status",
-		e.store.Status().Detail)
-}
-
-func (e *extras) registerRingMetrics() {
-	e.Registry.RawMustRegister(
+func (e *extras) registerRingMetrics(registry metrics.KubeRegistry) {
+	registry.RawMustRegister(
 		metrics.NewGaugeFunc(&metrics.GaugeOpts{
 			Name: "sacm_key_ring_generation",
 			Help: "Generation of the key ring file that is in use.",
@@ -186,7 +184,7 @@ func (e *extras) buildRetired(p *app.Part) error {
 		return nil
 	}
 	p.Run = func(ctx context.Context) error {
-		hosts.Watch(ctx, e.Client, e.store.State)
+		hosts.Watch(ctx, p.Client, e.store.State)
 		return nil
 	}
 	return nil
@@ -194,28 +192,28 @@ func (e *extras) buildRetired(p *app.Part) error {
 
 // buildReissue builds the controller that re-issues token Secrets after a rotation.
 func (e *extras) buildReissue(p *app.Part) error {
-	o := e.Options
-	if e.hosts == nil || !e.SignsLegacyTokens() {
+	o := p.Options
+	if e.hosts == nil || !p.SignsLegacyTokens() {
 		return nil
 	}
 	off := o.Reissue.TokenSecrets == options.ReissueOff
 	if off {
-		e.Logger.Info("Not re-issuing token Secrets after a rotation because of --reissue-token-secrets=off")
+		p.Logger.Info("Not re-issuing token Secrets after a rotation because of --reissue-token-secrets=off")
 	}
 	reissuer := reissue.New(reissue.Config{
-		Client:     e.Client,
+		Client:     p.Client,
 		Informers:  p.Informers,
-		Ring:       e.Keyring,
+		Ring:       p.Keyring,
 		MayReissue: e.hosts.MayReissue,
-		Confirmed:  e.Probe.Confirmed,
-		Recorder:   e.Recorder,
-		Metrics:    reissue.NewMetrics(e.Registry.MustRegister),
-		Loops:      e.Loops,
+		Confirmed:  p.Probe.Confirmed,
+		Recorder:   p.Recorder,
+		Metrics:    reissue.NewMetrics(p.Registry.MustRegister),
+		Loops:      p.Loops,
 		Off:        off,
 		Auto:       o.Tokens.TokenSecrets == options.TokenSecretsAuto,
 	})
-	e.hosts.Compared = reissuer.QueueSurvey
-	e.OnProven = append(e.OnProven, reissuer.QueueSurvey)
+	e.hosts.Compared.Subscribe(func(*hosts.Standing) { reissuer.QueueSurvey() })
+	p.Probe.Proven.Subscribe(func(string) { reissuer.QueueSurvey() })
 	p.Run = reissuer.Run
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // buildSigner takes the socket of the external signer. While nothing is known of other rings and of
 // kube-apiserver, nothing is known against the key.
 func (e *extras) buildSigner(p *app.Part) error {
-	o := e.Options
+	o := p.Options
 	if o.ExternalSigner.Socket == "" {
 		return nil
 	}
@@ -27,13 +27,13 @@ func (e *extras) buildSigner(p *app.Part) error {
 	server, err := external.Listen(external.Config{
 		Path:               o.ExternalSigner.Socket,
 		AllowedUIDs:        o.ExternalSigner.UIDs(),
-		Signer:             e.Signs,
-		Keys:               e.Keyring,
+		Signer:             p.Signs,
+		Keys:               p.Keyring,
 		Check:              allowed.Check,
 		MaxTokenExpiration: o.ExternalSigner.MaxTokenExpiration,
 		RefreshHint:        o.ExternalSigner.RefreshHint,
 		QPS:                o.ExternalSigner.QPS,
-		Metrics:            external.NewMetrics(e.Registry.MustRegister),
+		Metrics:            external.NewMetrics(p.Registry.MustRegister),
 	})
 	if err != nil {
 		return fmt.Errorf("--external-signer-socket: %w", err)

@@ -43,6 +43,7 @@ import (
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/notify"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
@@ -74,8 +75,6 @@ type Config struct {
 	Shown func(id string) bool
 	// Apply changes the ring in use as the other ones want it.
 	Apply func(ring.Desired)
-	// Compared, if not nil, is called after each comparison of the rings. It must not block.
-	Compared func()
 	// Host is the name of this host, as kube-apiserver on it would write it into its identity Lease, and Writer
 	// that of this process on it, the same after a restart.
 	Host, Writer string
@@ -92,6 +91,9 @@ type Config struct {
 // decides whether its active key may be used. Build it with New.
 type Controller struct {
 	Config
+
+	// Compared notifies of each comparison of the rings.
+	Compared notify.Change[*Standing]
 
 	informer cache.SharedIndexInformer
 	secrets  corev1listers.SecretLister
@@ -197,9 +199,7 @@ func (c *Controller) sync(ctx context.Context, _ string) error {
 	c.ask(ctx, published)
 	stands.Facts = append(stands.Facts, c.accepted...)
 	c.report(ctx, c.stands.Swap(stands), stands)
-	if c.Compared != nil {
-		c.Compared()
-	}
+	c.Compared.Notify(stands)
 	own, _ := published.Entry(c.Host)
 	c.loop.AddAfter(comparing, own.renewAfter())
 	return err

@@ -42,7 +42,7 @@ type ringReplica struct {
 	desired  atomic.Pointer[ring.Desired]
 	keySet   atomic.Pointer[[]signing.PublicKey] // of kube-apiserver
 	stop     func()
-	compared atomic.Int64 // how often Compared was called
+	compared atomic.Int64 // how often Compared was notified
 }
 
 // keySets is a kube-apiserver that publishes keys, too.
@@ -90,8 +90,6 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 			return "", 0
 		},
 		Apply: func(desired ring.Desired) { r.desired.Store(&desired) },
-		// The fake API server loses what changes between a list and its watch.
-		Compared: func() { time.Sleep(time.Millisecond); r.compared.Add(1) },
 		Recorder: w.Recorder(),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(w.Registry.MustRegister),
 	}
@@ -99,6 +97,8 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 		change(&config)
 	}
 	c := New(config)
+	// The fake API server loses what changes between a list and its watch.
+	c.Compared.Subscribe(func(*Standing) { time.Sleep(time.Millisecond); r.compared.Add(1) })
 	testutil.Expect(t, c.MayFill() != nil && c.MayReissue() != nil && c.MaySign() == nil,
 		"before the first comparison nothing is to be filled, and signing goes on")
 	r.Controller, r.stop = c, testutil.Start(t, c.Run)

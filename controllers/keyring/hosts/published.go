@@ -122,9 +122,7 @@ type Claim struct {
 
 // EntryOf describes a ring.
 func EntryOf(state ring.State) Entry {
-	entry := Entry{
-		Generation: state.Generation, History: state.History, Keys: map[string]signing.Role{}, Digests: map[string]string{},
-	}
+	entry := Entry{Generation: state.Generation, History: state.History, Keys: map[string]signing.Role{}, Digests: map[string]string{}}
 	if active := state.Active(); active.ByRevocation {
 		entry.ByRevocation = active.ActivatedAt
 	}

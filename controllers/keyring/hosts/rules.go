@@ -40,7 +40,7 @@ func (p Published) Cached(own ring.State, without []string, cacheAge time.Durati
 	next, _ := own.Next()
 	refusal := &ring.Refusal{
 		Reason: fmt.Sprintf("key %s is not published by any host", next.ID), Later: true,
-		Remedy: "start a manager with this --service-account-key-ring",
+		Remedy: "start a manager with this key ring file",
 		Breaks: "every verifier with a copy of the key set from before refuses new tokens until it renews the copy",
 	}
 	var last Entry

@@ -143,7 +143,7 @@ func (c *Cluster) dialAll(ctx context.Context) ([]APIServer, error) {
 // all returns the kube-apiservers to ask, each at its own address if that is known.
 func (c *Cluster) all() []APIServer {
 	if len(c.Others) > 0 {
-		return append([]APIServer{{URL: "the kube-apiserver of --kubeconfig", Client: c.Client}}, c.Others...)
+		return append([]APIServer{{URL: "the kube-apiserver of the kubeconfig", Client: c.Client}}, c.Others...)
 	}
 	return []APIServer{{URL: "kube-apiserver", Client: c.Client}}
 }
@@ -193,9 +193,7 @@ func (c *Cluster) SigningKeyIDs(ctx context.Context) (map[string]string, error) 
 // that signed it.
 func (c *Cluster) Uses(ctx context.Context, ring *signing.Ring) (map[string]int, error) {
 	uses := map[string]int{}
-	options := metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String(),
-	}
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()}
 	const what = "token secrets, to see which keys they need"
 	return uses, paging.Each(ctx, what, c.Client.CoreV1().Secrets(metav1.NamespaceAll).List, options, func(page *corev1.SecretList) error {
 		for i := range page.Items {

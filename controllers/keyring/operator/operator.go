@@ -46,7 +46,7 @@ type Operator struct {
 }
 
 // errNoCluster refuses a step that has to ask the cluster.
-var errNoCluster = errors.New("kube-apiserver must be asked first: give --kubeconfig")
+var errNoCluster = errors.New("kube-apiserver must be asked first, and no kubeconfig was found")
 
 // Successor says where a new key comes from. The zero one is of the kind of the key that it comes after.
 type Successor struct {
@@ -142,7 +142,7 @@ func (o *Operator) rotate(ctx context.Context, key ring.Key, made *ring.Key, opt
 		err = o.cached(ctx, published, state, options.Without)
 		// A timer never rotates under relying parties.
 		if err != nil && options.OlderThan == 0 && published.Lost(state.Active().ID, options.Without) {
-			o.Progress(fmt.Sprintf("no cache is waited for, as with --force: no host could sign with the active key for ten minutes, "+
+			o.Progress(fmt.Sprintf("no cache is waited for, as if it was forced: no host could sign with the active key for ten minutes, "+
 				"and %v", err), 0)
 			err = nil
 		}

@@ -76,7 +76,7 @@ func TestRotateAsksFirst(t *testing.T) {
 		"in time":           {shown: time.Hour},
 		"too early":         {shown: time.Minute, want: "copies of the key set may be without key " + p256ID},
 		"forced":            {shown: time.Minute, RotateOptions: RotateOptions{Force: true}},
-		"lost":              {shown: time.Minute, change: away(10, 11), says: "as with --force: no host could sign"},
+		"lost":              {shown: time.Minute, change: away(10, 11), says: "as if it was forced: no host could sign"},
 		"away for a moment": {shown: time.Minute, change: away(10, 9), want: "copies of the key set may be without"},
 		"lost on one host":  {shown: time.Minute, change: away(10, -1), want: "copies of the key set may be without"},
 		"lost, from a timer": {
@@ -91,7 +91,7 @@ func TestRotateAsksFirst(t *testing.T) {
 			shown: time.Hour, change: func(w *world) { w.accepts = w.accepts[:1] }, RotateOptions: RotateOptions{Force: true},
 			want: "cannot sign yet: kube-apiserver refuses its tokens",
 		},
-		"no cluster": {shown: time.Hour, change: func(w *world) { w.Cluster = nil }, want: "give --kubeconfig"},
+		"no cluster": {shown: time.Hour, change: func(w *world) { w.Cluster = nil }, want: "no kubeconfig was found"},
 		"another host is at it": {shown: time.Hour, change: func(w *world) {
 			w.edit(func(p *hosts.Published) { p.Claim = hosts.Claim{Generation: 2, Host: "cp-2"} })
 		}, want: "host cp-2 is making generation 2"},
@@ -484,7 +484,7 @@ func TestPruneAsksFirst(t *testing.T) {
 				w.edit(func(p *hosts.Published) { p.Entries[1].SignsWith = rsaID })
 			}, want: "host cp-2 still signs with key",
 		},
-		"nobody to ask": {later: 100 * time.Hour, change: func(w *world) { w.Cluster = nil }, err: "give --kubeconfig"},
+		"nobody to ask": {later: 100 * time.Hour, change: func(w *world) { w.Cluster = nil }, err: "no kubeconfig was found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -619,7 +619,7 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 		change func()
 		still  string
 	}{
-		{func() {}, "the kube-apiserver of --kubeconfig accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
+		{func() {}, "the kube-apiserver of the kubeconfig accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
 		{func() { w.publishes = nil }, "https://cp-2:6443 accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
 		{func() { second.jwks = new("{") }, "https://cp-2:6443: it is not known which keys it accepts: read kube-apiserver's keys at " +
 			"/openid/v1/jwks: "},
@@ -641,7 +641,7 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 	before := w.state()
 	for _, options := range []RevokeOptions{{Active: true}, {IDs: []string{rsaID}}} {
 		_, err = w.Revoke(t.Context(), options)
-		refusedWith(t, err, "give --kubeconfig")
+		refusedWith(t, err, "no kubeconfig was found")
 	}
 	if after := w.state(); len(after.Revoked) != len(before.Revoked) {
 		t.Errorf("without the cluster the active key of a file was revoked, which may be late: %+v", after.Revoked)

@@ -190,7 +190,7 @@ func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone ring
 // files has them until it is restarted. The error names each that has them, and each that could not be asked.
 func (o *Operator) awaitRefused(ctx context.Context, revoked ring.Revocations, without []string) (notes []string, err error) {
 	if o.Cluster == nil {
-		return nil, errors.New("it is not known whether a kube-apiserver still accepts them: give --kubeconfig")
+		return nil, errors.New("it is not known whether a kube-apiserver still accepts them, because no kubeconfig was found")
 	}
 	published, err := o.fetch(ctx, false)
 	if err != nil {

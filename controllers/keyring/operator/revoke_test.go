@@ -60,7 +60,7 @@ func TestRevokeIsBounded(t *testing.T) {
 		begun, said := time.Now(), 0
 		w.Progress = func(string, time.Duration) { said++ }
 		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
-		refusedWith(t, err, "revoked, but: the kube-apiserver of --kubeconfig: it is not known which keys it accepts")
+		refusedWith(t, err, "revoked, but: the kube-apiserver of the kubeconfig: it is not known which keys it accepts")
 		refusedWith(t, err, "https://e: it is not known which keys it accepts")
 		testutil.Expect(t, !strings.Contains(err.Error(), "https://alive"), "one that answers is named: %v", err)
 		took := time.Since(begun)

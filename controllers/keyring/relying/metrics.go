@@ -12,7 +12,7 @@ type Metrics struct{ drift *metrics.GaugeVec }
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "sacm_published_keys_drift",
-		Help: "1 while a directory of --publish-keys does not hold the keys of the ring, or cannot be read, else 0.",
+		Help: "1 while a directory of published keys does not hold the keys of the ring, or cannot be read, else 0.",
 	}, []string{"destination"})}
 	mustRegister(m.drift)
 	return m

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/internal/notify"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
 )
@@ -27,16 +28,18 @@ type Config struct {
 	Ring        *signing.Keyring
 	Metrics     *Metrics
 	Loops       *reconcile.Metrics
-	// Passed is called after each pass. It must not block.
-	Passed func()
-	Clock  clock.WithTicker
+	Clock       clock.WithTicker
 }
 
 // Publisher keeps the documents in each directory of --publish-keys equal to the key ring, on every replica. It
 // publishes when the ring changes, and checks every few minutes whether another program has changed a document.
-// RingChanged and Status may be called from any goroutine.
+// Shows and Status may be called from any goroutine.
 type Publisher struct {
 	Config
+
+	// Passed notifies of each directory that was read, and written if it was to be.
+	Passed notify.Change[Directory]
+
 	loop *reconcile.Runner[Directory]
 
 	mu     sync.Mutex
@@ -55,11 +58,11 @@ func New(config Config) *Publisher {
 	p.loop = reconcile.New(reconcile.Config[Directory]{
 		Name: "key_publisher", Workers: 1, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock,
 	})
+	config.Ring.Changed.Subscribe(p.ringChanged)
 	return p
 }
 
-// RingChanged must be called after the ring has changed. It does not block.
-func (p *Publisher) RingChanged(context.Context) {
+func (p *Publisher) ringChanged(*signing.Ring) {
 	for _, to := range p.Directories {
 		p.loop.AddIfRunning(to)
 	}
@@ -78,14 +81,13 @@ func (p *Publisher) sync(ctx context.Context, to Directory) error {
 	ring := p.Ring.Ring()
 	wrote, err := p.Documents.Publish(to, ring)
 	if len(wrote) > 0 {
-		klog.FromContext(ctx).Info("Published the keys",
-			"destination", to.String(), "documents", wrote, "signs", ring.ActiveID())
+		klog.FromContext(ctx).Info("Published the keys", "destination", to.String(), "documents", wrote, "signs", ring.ActiveID())
 	}
 	p.Metrics.passed(to.String(), err)
 	p.mu.Lock()
 	p.passes[to] = pass{ring, err}
 	p.mu.Unlock()
-	p.Passed()
+	p.Passed.Notify(to)
 	if err != nil {
 		return fmt.Errorf("publish the keys at %s: %w", to, err)
 	}

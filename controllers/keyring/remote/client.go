@@ -33,6 +33,7 @@ import (
 	"k8s.io/component-base/metrics"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
+	"sa-controller-manager/internal/notify"
 	"sa-controller-manager/signing"
 )
 
@@ -48,6 +49,9 @@ const (
 
 // Client asks the signers of this host. It may be used by several goroutines.
 type Client struct {
+	// Changed notifies of each key for which the answer of Away has changed.
+	Changed notify.Change[*signing.PrivateKey]
+
 	sockets func() Sockets
 	metrics *Metrics
 
@@ -106,7 +110,7 @@ func (c *Client) signer(name string) (*signer, error) {
 		_ = known.conn.Close() // calls that are under way fail, and are made again
 	}
 	if path == "" {
-		return nil, fmt.Errorf("--%s has no socket for this key", SocketsFlag)
+		return nil, fmt.Errorf("the file of sockets has none for this key")
 	}
 	s := &signer{path: path, pending: make(chan struct{}, maxPending)}
 	conn, err := grpc.NewClient("passthrough:///"+name,

@@ -275,7 +275,7 @@ func TestSocketIsRemoved(t *testing.T) {
 	client := remote.NewClient(func() remote.Sockets { return nil }, nil)
 	for before := time.Duration(-1); before < 20*time.Millisecond; {
 		reason, lasted := client.Away(key)
-		testutil.Require(t, strings.Contains(reason, "has no socket for this key") && lasted >= before, "away for %s after %s: %s", lasted,
+		testutil.Require(t, strings.Contains(reason, "has none for this key") && lasted >= before, "away for %s after %s: %s", lasted,
 			before, reason)
 		before = lasted
 	}
@@ -388,7 +388,7 @@ func TestPinRefuses(t *testing.T) {
 		},
 		"gone":         {func(_ *testing.T, s *foreignSigner) { s.Stop() }, "no such file"},
 		"open to all":  {func(t *testing.T, s *foreignSigner) { chmod(t, s.path, 0o777) }, "every user may have tokens signed"},
-		"unknown name": {func(_ *testing.T, s *foreignSigner) { s.path = "" }, "--service-account-key-sockets has no socket for this key"},
+		"unknown name": {func(_ *testing.T, s *foreignSigner) { s.path = "" }, "the file of sockets has none for this key"},
 		"another user's": {func(t *testing.T, s *foreignSigner) {
 			if err := os.Chown(s.path, 4711, -1); err != nil {
 				t.Skip("only root can give a socket away")

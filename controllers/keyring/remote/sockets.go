@@ -64,7 +64,7 @@ func (s Sockets) Check(ring *signing.Ring) error {
 			continue
 		}
 		if name, _ := signing.ParseSigner(key.Signer()); s[name] == "" {
-			return fmt.Errorf("--%s: %s is what signs with key %s of the ring: want a line %q with the path of its socket", SocketsFlag,
+			return fmt.Errorf("the file of sockets: %s is what signs with key %s of the ring: want a line %q with the path of its socket",
 				key.Signer(), key.ID(), name+": PATH")
 		}
 	}

@@ -37,8 +37,6 @@ type Watch struct {
 	// Unpinned is called when a signer lists keys that the ring does not have: it may sign with them
 	// next, and then nothing that it signs is valid.
 	Unpinned func(key *signing.PrivateKey, ids []string)
-	// Changed, if not nil, is called when the answer of Away has changed.
-	Changed func()
 }
 
 // watched is what Watch has reported of a signer.
@@ -122,8 +120,8 @@ func (c *Client) poll(ctx context.Context, w *Watch, key *signing.PrivateKey, r 
 	}
 	c.metrics.up.WithLabelValues(key.ID()).Set(up)
 	_, tried := c.tried.Swap(key.ID(), nil)
-	if changed := !tried || reason != r.away; changed && w.Changed != nil {
-		w.Changed()
+	if !tried || reason != r.away {
+		c.Changed.Notify(key)
 	}
 	logger := klog.FromContext(ctx).WithValues("signer", key.Signer(), "keyID", key.ID())
 	switch {

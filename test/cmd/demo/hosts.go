@@ -253,8 +253,8 @@ func (c *clients) goOn(ctx context.Context) error {
 		return err
 	}
 	seen := c.load.Tally()
-	if seen.First != nil {
-		return seen.First
+	if err := seen.Err(); err != nil {
+		return err
 	}
 	c.notef("presented", "new tokens and %d kept ones, of all keys that have signed, to each kube-apiserver: none refused", seen.Kept)
 	return nil
@@ -273,6 +273,9 @@ func (c *clients) judge() error {
 	for _, party := range slices.Sorted(maps.Keys(seen.Accepted)) {
 		c.linef("%8d %-32s %d refused", seen.Accepted[party], "accepted by "+party, seen.Refused[party])
 	}
+	if seen.Unanswered > 0 {
+		c.linef("%8d %s", seen.Unanswered, "calls without an answer")
+	}
 	c.linef("\nKeys that signed them")
 	others := seen.Requested - seen.Failed
 	for _, key := range c.used {
@@ -282,5 +285,5 @@ func (c *clients) judge() error {
 	if seen.First == nil && others != 0 {
 		return fmt.Errorf("%d tokens are signed with other keys than these", others)
 	}
-	return seen.First
+	return seen.Err()
 }

@@ -135,10 +135,14 @@ func (s *story) show(ctx context.Context, steps []step) error {
 func (s *story) do(ctx context.Context, step step) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("not within %s", stepTimeout))
 	defer cancel()
-	if err := step.run(ctx); err != nil || s.clients == nil {
-		return err
+	err := step.run(ctx)
+	if err == nil && s.clients != nil {
+		err = s.clients.goOn(ctx)
 	}
-	return s.clients.goOn(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err) // what the step says is that it was ended
+	}
+	return err
 }
 
 // startCluster starts etcd and kube-apiserver.

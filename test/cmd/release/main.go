@@ -66,7 +66,7 @@ func run(args []string) error {
 	var p part
 	flags := flag.NewFlagSet("release "+name, flag.ContinueOnError)
 	flags.StringVar(&p.dir, "dir", ".", "`directory` of the files")
-	flags.StringVar(&p.out, "out", "", "`file` or directory to write; an archive with .gz at its end is compressed")
+	flags.StringVar(&p.out, "out", "", "`file` or directory to write; an archive with gz at its end is compressed")
 	flags.StringVar(&p.version, "version", "v0.0.0", "version of the release")
 	flags.StringVar(&p.source, "source", ".", "`directory` of the commit")
 	flags.StringVar(&p.commit, "commit", "", "commit that it is built from")
@@ -112,7 +112,7 @@ func archive(p part) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if !strings.HasSuffix(p.out, ".gz") {
+	if !strings.HasSuffix(p.out, "gz") {
 		return p.pack(file, entries)
 	}
 	compressed, err := gzip.NewWriterLevel(file, gzip.BestCompression)

@@ -3,7 +3,10 @@
 
 package options
 
-import "strings"
+import (
+	_ "embed"
+	"strings"
+)
 
 // The controllers of this binary, under their names in KCM.
 const (
@@ -33,41 +36,13 @@ func knownControllers() []knownController {
 		{LegacyServiceAccountTokenCleaner, "legacy-service-account-token-cleaner", true},
 		{ClusterTrustBundlePublisher, "", true},
 	}
-	for text := range strings.FieldsSeq(kcmControllers) {
-		name, alias, _ := strings.Cut(text, "=")
-		known = append(known, knownController{name: name, alias: alias})
+	for line := range strings.Lines(kcmControllers) {
+		if name, alias, _ := strings.Cut(strings.TrimSpace(line), "="); name != "" && name[0] != '#' {
+			known = append(known, knownController{name: name, alias: alias})
+		}
 	}
 	return known
 }
 
-// kcmControllers are those of KCM alone, each as its name or as name=alias.
-const kcmControllers = "" +
-	// Workloads.
-	"cronjob-controller=cronjob daemonset-controller=daemonset deployment-controller=deployment disruption-controller=disruption " +
-	"horizontal-pod-autoscaler-controller=horizontalpodautoscaling job-controller=job pod-garbage-collector-controller=podgc " +
-	"podgroup-protection-controller replicaset-controller=replicaset replicationcontroller-controller=replicationcontroller " +
-	"statefulset-controller=statefulset ttl-after-finished-controller=ttl-after-finished " +
-	// Nodes and devices.
-	"device-taint-eviction-controller node-ipam-controller=nodeipam node-lifecycle-controller=nodelifecycle " +
-	"resourceclaim-controller=resource-claim-controller resourcepoolstatusrequest-controller taint-eviction-controller " +
-	"ttl-controller=ttl " +
-	// Network.
-	"endpoints-controller=endpoint endpointslice-controller=endpointslice endpointslice-mirroring-controller=endpointslicemirroring " +
-	"service-cidr-controller " +
-	// Storage.
-	"ephemeral-volume-controller=ephemeral-volume persistentvolume-attach-detach-controller=attachdetach " +
-	"persistentvolume-binder-controller=persistentvolume-binder persistentvolume-expander-controller=persistentvolume-expander " +
-	"persistentvolume-protection-controller=pv-protection persistentvolumeclaim-protection-controller=pvc-protection " +
-	"selinux-warning-controller volumeattributesclass-protection-controller " +
-	// Certificates and bootstrap. kubeadm enables the last two by alias; they handle bootstrap
-	// tokens, not ServiceAccount tokens.
-	"certificatesigningrequest-approving-controller=csrapproving certificatesigningrequest-cleaner-controller=csrcleaner " +
-	"certificatesigningrequest-signing-controller=csrsigning " +
-	"podcertificaterequest-cleaner-controller bootstrap-signer-controller=bootstrapsigner token-cleaner-controller=tokencleaner " +
-	// The API itself.
-	"clusterrole-aggregation-controller=clusterrole-aggregation garbage-collector-controller=garbagecollector " +
-	"namespace-controller=namespace resourcequota-controller=resourcequota storage-version-migrator-controller=svm " +
-	"storageversion-garbage-collector-controller=storage-version-gc validatingadmissionpolicy-status-controller " +
-	// Cloud providers. KCM v1.36 accepts the names and runs none of these controllers; v1.37 has no
-	// such names.
-	"cloud-node-lifecycle-controller=cloud-node-lifecycle node-route-controller=route service-lb-controller=service"
+//go:embed controllernames.txt
+var kcmControllers string

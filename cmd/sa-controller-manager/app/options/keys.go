@@ -90,9 +90,8 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 			"If given several times, the first one counts. Without it, it is read from the OIDC discovery document of kube-apiserver.")
 	fs.StringVar(&o.RootCAFile, RootCAFileFlag, o.RootCAFile,
 		"PEM `file` of at most 768 KiB with the root CA bundle for every kube-root-ca.crt and token Secret, "+
-			"and for the ClusterTrustBundle of kube-apiserver. "+
-			"Without it, the CA of the kubeconfig is published. "+
-			"The file is reloaded when it changes.")
+			"and for the ClusterTrustBundle of kube-apiserver. Without it, the CA of the kubeconfig is published. The file is reloaded "+
+			"when it changes.")
 
 	SetOrigin(fs, asKCM, PrivateKeyFileFlag, RootCAFileFlag)
 	SetOrigin(fs, asAPIServer, "service-account-key-file", "service-account-issuer")

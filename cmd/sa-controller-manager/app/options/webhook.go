@@ -52,6 +52,8 @@ type Webhook struct {
 	MaxInFlight int
 	// DrainDelay is how long requests are served after /readyz has begun to fail.
 	DrainDelay time.Duration
+	// TracingFile has a TracingConfiguration; without it nothing is traced.
+	TracingFile string
 }
 
 func newWebhook() Webhook {
@@ -123,7 +125,10 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 		"Limit of concurrent admission requests. Further ones get the status 429.")
 	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay,
 		"How long the webhook serves requests on shutdown, after /readyz has begun to fail.")
+	fs.StringVar(&o.TracingFile, "tracing-config-file", o.TracingFile, "TracingConfiguration `file`, as for kube-apiserver: "+
+		"which OTLP collector gets a span of each call that kube-apiserver traces.")
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })
+	SetOrigin(fs, asAPIServer, "tracing-config-file")
 }
 
 // Validate returns every problem of the group.

@@ -58,8 +58,7 @@ func (a Access) FullResource() string {
 
 // of reports whether the rule asks for the access.
 func (a Access) of(r Rule) bool {
-	return slices.Contains(r.Verbs, a.Verb) &&
-		a == Access{a.Verb, r.Group, r.Resource, r.Path, r.Namespace, r.Name}
+	return slices.Contains(r.Verbs, a.Verb) && a == Access{a.Verb, r.Group, r.Resource, r.Path, r.Namespace, r.Name}
 }
 
 // PartsOf are those that need the access, in the order of the rules.

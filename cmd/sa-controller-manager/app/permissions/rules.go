@@ -114,8 +114,7 @@ func unusualRules(f *flags) []Rule {
 	fills := signsLegacyTokens(f)
 	if (fills || enabled(options.ClusterTrustBundlePublisher)(f)) && !f.controllers.Enabled(options.RootCACertificatePublisher) {
 		// Token Secrets and the ClusterTrustBundle get the root CA that was agreed on.
-		rules = append(rules,
-			Rule{Part: rootCA, Verbs: verbs("get", "update"), Resource: secrets, Namespace: system, Name: rootCAState})
+		rules = append(rules, Rule{Part: rootCA, Verbs: verbs("get", "update"), Resource: secrets, Namespace: system, Name: rootCAState})
 	}
 	return rules
 }

@@ -78,8 +78,7 @@ func locate(o *options.Connection) (*rest.Config, error) {
 	}
 	config, err := kubeconfig.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) { // its words are about an environment variable that has no effect here
-		return nil, fmt.Errorf("%s: it must have a current-context that names a cluster; "+
-			"\"kubectl config use-context\" sets it", name)
+		return nil, fmt.Errorf("%s: it must have a current-context that names a cluster; \"kubectl config use-context\" sets it", name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

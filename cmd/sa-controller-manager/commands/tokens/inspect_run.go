@@ -42,7 +42,8 @@ func (o *inspectOptions) run(ctx context.Context, client cli.ClientFunc, token s
 	case inspect.Invalid:
 		return cli.ErrFindings
 	default: // the only finding says why
-		return fmt.Errorf("it is unknown whether the token is valid: %s", report.Findings[0].Message)
+		return fmt.Errorf("it is unknown whether the token is valid: %s; give --service-account-key-file, --jwks or --cluster",
+			report.Findings[0].Message)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestInspectReads(t *testing.T) {
 		"machine readable": {token, []string{key, "-o=json"}, nil, `"verdict": "valid"`},
 		"no cluster":       {token, []string{key, "--context=typo"}, nil, `--context "typo" must be left out: this call asks no cluster`},
 		"empty issuer":     {token, []string{"--service-account-issuer="}, nil, `--service-account-issuer "" must be an issuer`},
-		"plain HTTP":       {"", []string{"--jwks=http://example.com?secret"}, nil, `--jwks "http://example.com" must be an https URL, a file or "cluster"`},
+		"plain HTTP":       {"", []string{"--jwks=http://a.test?secret"}, nil, `--jwks "http://a.test" must be an https URL, a file or "cluster"`},
 		"two files":        {"", []string{"a", "b"}, nil, "takes one file at most, got 2 arguments"},
 		"unreadable CA": {
 			token, []string{"--jwks=https://localhost", "--published-ca-file=" + testutil.WriteFile(t, "ca", nil)}, nil,

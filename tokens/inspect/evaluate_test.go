@@ -82,7 +82,9 @@ func TestEvaluate(t *testing.T) {
 		"good":           {issuers: issuer, notes: 1},
 		"legacy":         {reason: "no issuer of bound tokens counts", token: old, issuers: issuer, notes: 1},
 		"one of several": {reason: "the former issuers are accepted too", issuers: []string{"https://new", "https://issuer"}, notes: 1},
-		"expired":        {token: bound(t, now.Add(-3*time.Hour)), want: inspect.Invalid, because: []string{"it expired 120m ago"}, notes: 1},
+		"expired": {
+			token: bound(t, now.Add(-3*time.Hour)), want: inspect.Invalid, because: []string{"it expired 120m ago"}, notes: 1,
+		},
 		"just expired": {
 			token: bound(t, now.Add(-time.Hour-time.Second)), want: inspect.Invalid, because: []string{"it expired 1s ago"}, notes: 1,
 		},
@@ -102,7 +104,8 @@ func TestEvaluate(t *testing.T) {
 			because: []string{"it has no key ID, and none of the keys that were given made its signature"},
 		},
 		"everything": {
-			reason: "each reason is a finding", token: bound(t, now.Add(-3*time.Hour)), keys: 1, issuers: []string{"x"}, want: inspect.Invalid,
+			reason: "each reason is a finding", token: bound(t, now.Add(-3*time.Hour)), keys: 1, issuers: []string{"x"},
+			want:    inspect.Invalid,
 			because: []string{"no key that was given has its key ID", "it expired 120m ago", "the issuer is not x"},
 		},
 		"no keys": {
@@ -111,7 +114,8 @@ func TestEvaluate(t *testing.T) {
 		},
 		"deep": {
 			reason: "indented it would fill a disk", keys: -1, want: inspect.Unknown, notes: 3,
-			token:   segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"a":`+strings.Repeat("[", 9000)+strings.Repeat("]", 9000)+"}") + ".AA",
+			token: segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"a":`+strings.Repeat("[", 9000)+strings.Repeat("]", 9000)+"}") +
+				".AA",
 			because: []string{"there is no key to verify the signature with"},
 		},
 		"malformed time": {
@@ -122,7 +126,8 @@ func TestEvaluate(t *testing.T) {
 		"spare bits":        {reason: "kube-apiserver does not mind, and others may", token: respelled, issuers: issuer, notes: 2},
 		"white space":       {reason: "likewise", token: old[:3] + "\t" + old[3:] + "\n", notes: 2},
 		"blank in payload": {
-			reason: "kube-apiserver minds", token: old[:payloadAt+3] + " " + old[payloadAt+3:], want: inspect.Invalid, because: []string{notBase64},
+			reason: "kube-apiserver minds", token: old[:payloadAt+3] + " " + old[payloadAt+3:], want: inspect.Invalid,
+			because: []string{notBase64},
 		},
 		"accepted": {reason: "kube-apiserver's word counts", keys: -1, review: accepted, issuers: issuer},
 		"accepted anyhow": {
@@ -134,7 +139,8 @@ func TestEvaluate(t *testing.T) {
 			because: []string{"kube-apiserver refuses it: gone"},
 		},
 		"refused silently": {
-			token: old, review: &inspect.Review{}, want: inspect.Invalid, because: []string{"kube-apiserver refuses it: it gives no reason"},
+			token: old, review: &inspect.Review{}, want: inspect.Invalid,
+			because: []string{"kube-apiserver refuses it: it gives no reason"},
 		},
 		"stranger": {
 			reason: "a token of another program", keys: -1,
@@ -149,7 +155,8 @@ func TestEvaluate(t *testing.T) {
 			}
 			tc.token, tc.want = cmp.Or(tc.token, good), cmp.Or(tc.want, inspect.Valid)
 			got := inspect.Evaluate(tc.token, known)
-			testutil.Expect(t, got.Verdict == tc.want && len(got.Notes) == tc.notes, "%s: verdict %s, want %s; notes %v, want %d", tc.reason,
+			testutil.Expect(t, got.Verdict == tc.want && len(got.Notes) == tc.notes, "%s: verdict %s, want %s; notes %v, want %d",
+				tc.reason,
 				got.Verdict, tc.want, got.Notes, tc.notes)
 			var reasons []string
 			for _, finding := range got.Findings {
@@ -197,7 +204,8 @@ func FuzzEvaluate(f *testing.F) {
 	f.Add(bound(f, now))
 	f.Add(legacy(f))
 	f.Add("..")
-	f.Add(segment(`{"kid":"\u0000"}`) + "." + segment(`{"exp":1e3,"aud":["\u202e"],"kubernetes.io":{"pod":{},"serviceaccount":{}}}`) + ".AAAA")
+	f.Add(segment(`{"kid":"\u0000"}`) + "." + segment(`{"exp":1e3,"aud":["\u202e"],"kubernetes.io":{"pod":{},"serviceaccount":{}}}`) +
+		".AAAA")
 	known := inspect.Known{Now: now, Keys: givenKeys(f), Issuers: []string{"https://issuer"}}
 	f.Fuzz(func(t *testing.T, token string) {
 		report := inspect.Evaluate(token, known)
@@ -207,8 +215,10 @@ func FuzzEvaluate(f *testing.F) {
 			var got bytes.Buffer
 			testutil.Must(t, printers.Document(&got, output, &report, report.Text))
 			i := strings.LastIndexByte(token, '.')
-			testutil.Require(t, i < 0 || len(token)-i <= 40 || !strings.Contains(got.String(), token[i+1:]), "%s holds the signature", output)
-			if output == "text" && strings.ContainsFunc(got.String(), func(r rune) bool { return r != '\n' && r < ' ' || r >= 0x7f && r < 0xa0 }) {
+			testutil.Require(t, i < 0 || len(token)-i <= 40 || !strings.Contains(got.String(), token[i+1:]), "%s holds the signature",
+				output)
+			if output == "text" &&
+				strings.ContainsFunc(got.String(), func(r rune) bool { return r != '\n' && r < ' ' || r >= 0x7f && r < 0xa0 }) {
 				t.Fatalf("a control character in %q", got.String())
 			}
 		}

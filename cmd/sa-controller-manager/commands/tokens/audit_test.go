@@ -78,7 +78,8 @@ func TestAudit(t *testing.T) {
 	}{
 		"all": {nil, 0, []string{"NAMESPACE", "shop        robot-token", "shop        zeus-token"}, untracked + found},
 		"sorted": {
-			[]string{"--sort-by=findings"}, 0, []string{"NAMESPACE", "shop        zeus-token", "shop        robot-token"}, untracked + found,
+			[]string{"--sort-by=findings"}, 0, []string{"NAMESPACE", "shop        zeus-token", "shop        robot-token"}, untracked +
+				found,
 		},
 		"fails":        {[]string{"--fail-on=unused,cluster-admin"}, 2, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
 		"fails on any": {[]string{"--fail-on=any"}, 2, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
@@ -91,8 +92,10 @@ func TestAudit(t *testing.T) {
 			[]string{"--reach=false"}, 0, []string{"NAMESPACE", "shop", "shop"},
 			untracked + "Token Secrets: 2; findings: bad-token 1, unmounted 1.\n",
 		},
-		"nothing":     {[]string{"-n=empty", "--fail-on=any"}, 0, nil, untracked + "Token Secrets: 0.\n"},
-		"all, said":   {[]string{"-A", "-o=jsonpath={.tokens[*].name}", "--older-than=0d"}, 0, []string{"robot-token zeus-token"}, untracked + found},
+		"nothing": {[]string{"-n=empty", "--fail-on=any"}, 0, nil, untracked + "Token Secrets: 0.\n"},
+		"all, said": {
+			[]string{"-A", "-o=jsonpath={.tokens[*].name}", "--older-than=0d"}, 0, []string{"robot-token zeus-token"}, untracked + found,
+		},
 		"too young":   {[]string{"--older-than=90d"}, 0, nil, untracked + "Token Secrets: 2, 0 shown.\n"},
 		"typo":        {[]string{"-n=typo"}, 1, nil, untracked + "Error: namespace \"typo\": namespaces \"typo\" not found\n"},
 		"wrong label": {[]string{"-l=app=typo"}, 0, nil, untracked + "Token Secrets: 0.\n"},
@@ -102,7 +105,8 @@ func TestAudit(t *testing.T) {
 		},
 		"gate with a wrong key": {
 			[]string{"--key-id=typo", "--fail-on=any"}, 1, nil,
-			untracked + "Token Secrets: 2, 0 shown.\nError: --fail-on: cannot be judged: no token Secret has these labels and this key ID\n",
+			untracked + "Token Secrets: 2, 0 shown.\nError: --fail-on: cannot be judged: no token Secret has these labels and this " +
+				"key ID\n",
 		},
 		"gate that nothing measures": {
 			[]string{"--fail-on=unused"}, 1, []string{"NAMESPACE", "shop", "shop"},
@@ -116,7 +120,8 @@ func TestAudit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := clitest.Run(t, NewAuditCommand(auditCluster(t)), append([]string{key}, tc.args...)...)
-			testutil.Expect(t, got.Code == tc.code && got.Stderr == tc.stderr, "code %d and %q, want %d and %q", got.Code, got.Stderr, tc.code,
+			testutil.Expect(t, got.Code == tc.code && got.Stderr == tc.stderr, "code %d and %q, want %d and %q", got.Code, got.Stderr,
+				tc.code,
 				tc.stderr)
 			lines := strings.Split(strings.TrimSuffix(got.Stdout, "\n"), "\n")
 			if len(tc.rows) == 0 {
@@ -134,7 +139,9 @@ func TestAudit(t *testing.T) {
 func TestAuditCommandLine(t *testing.T) {
 	t.Parallel()
 	clitest.Refuses(t, func() *cobra.Command { return NewAuditCommand(cli.Connect) }, clitest.Refusals{
-		"output":      {[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\", \"html\", \"sarif\"\n"},
+		"output": {
+			[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\", \"html\", \"sarif\"\n",
+		},
 		"output file": {[]string{"--output-file=x"}, "Error: --output-file \"x\" needs -o html\n"},
 		"order":       {[]string{"--sort-by=size"}, "Error: --sort-by \"size\" must be one of \"namespace\", "},
 		"state":       {[]string{"--state=active,odd"}, "Error: --state \"odd\" must be one of \"next\", "},
@@ -147,11 +154,16 @@ func TestAuditCommandLine(t *testing.T) {
 			"Error: --fail-on \"retired-key\" needs --service-account-key-ring or --service-account-private-key-file\n",
 		},
 		"all of one": {[]string{"-A", "-n=shop"}, "Error: --namespace \"shop\" must be left out with --all-namespaces\n"},
-		"template":   {[]string{"-o=jsonpath={.tokens"}, "Error: --output \"jsonpath={.tokens\" must be a JSONPath template: unclosed action\n"},
-		"selector":   {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
-		"age":        {[]string{"--older-than=-1s"}, "Error: invalid argument \"-1s\" for \"--older-than\" flag: not a valid duration string: \"-1s\"\n"},
-		"key":        {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
-		"nobody":     {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
+		"template": {
+			[]string{"-o=jsonpath={.tokens"}, "Error: --output \"jsonpath={.tokens\" must be a JSONPath template: unclosed action\n",
+		},
+		"selector": {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
+		"age": {
+			[]string{"--older-than=-1s"},
+			"Error: invalid argument \"-1s\" for \"--older-than\" flag: not a valid duration string: \"-1s\"\n",
+		},
+		"key":    {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
+		"nobody": {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
 	})
 	got := clitest.Run(t, NewAuditCommand(cli.Connect), clitest.LegacyToken(t))
 	testutil.Expect(t, got.Code == 1 && !strings.Contains(got.Stderr, "eyJ"), "a token as an argument: %+v", got)

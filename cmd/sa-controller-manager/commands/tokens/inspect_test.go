@@ -55,7 +55,8 @@ func TestInspectReads(t *testing.T) {
 			strings.Repeat("a", 128<<10+1), []string{key}, nil, "read the token from standard input: it is larger than 131072 bytes",
 		},
 		"other key": {
-			token, []string{"--service-account-key-file=" + testutil.WriteFile(t, "key", testkeys.P384())}, cli.ErrFindings, "no key that was given has its key ID",
+			token, []string{"--service-account-key-file=" + testutil.WriteFile(t, "key", testkeys.P384())}, cli.ErrFindings,
+			"no key that was given has its key ID",
 		},
 		"no key":        {token, nil, nil, "Verdict:   unknown"},
 		"no key, error": {token, nil, nil, "it is unknown whether the token is valid: there is no key to verify the signature with"},

@@ -32,6 +32,14 @@ func (m manual) close()                   {}
 // deaf stands for a machine where fsnotify cannot be set up.
 func deaf(string) notifier { return manual{} }
 
+// watched is a file under Watch, with the calls of its callbacks.
+type watched struct {
+	*File[*string]
+
+	told chan string // "+content" when accepted, "-error" when refused
+	stop func()
+}
+
 // all returns everything told so far.
 func (w *watched) all() []string {
 	synctest.Wait()
@@ -170,14 +178,6 @@ func parseText(data []byte) (*string, error) {
 		return nil, errors.New("not good")
 	}
 	return &text, nil
-}
-
-// watched is a file under Watch, with the calls of its callbacks.
-type watched struct {
-	*File[*string]
-
-	told chan string // "+content" when accepted, "-error" when refused
-	stop func()
 }
 
 // watch opens path and follows it until the test ends or stop is called.

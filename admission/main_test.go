@@ -103,7 +103,8 @@ func FuzzReview(f *testing.F) {
 		createReview("v1") + "}", reviewOf("v1", `,"operation":"DELETE","object":null,"oldObject":{}`),
 		reviewOf("v1", `,"operation":"CREATE","object":[]`),
 		reviewOf("v1", `,"operation":"CREATE","object":{"a":{"b":[1e400,"\ud800"]}},"object":7,"dryRun":null`),
-		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":""}}`, `{"request":{"uid":"a"},"request":{"uid":"b"}}`,
+		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":""}}`,
+		`{"request":{"uid":"a"},"request":{"uid":"b"}}`,
 		`{"request":{"uid":{}},"request":{"uid":"0"}}`, "\xff\xfe{\x00}",
 	} {
 		f.Add([]byte(seed), true)

@@ -43,7 +43,8 @@ func TestWebhookMaxInFlight(t *testing.T) {
 
 		want := []string{
 			`sacm_webhook_requests_in_flight 2`,
-			`sacm_webhook_requests_total{outcome="overload",path="mutate"} 2`, `sacm_webhook_requests_total{outcome="overload",path="validate"} 1`,
+			`sacm_webhook_requests_total{outcome="overload",path="mutate"} 2`,
+			`sacm_webhook_requests_total{outcome="overload",path="validate"} 1`,
 		}
 		testutil.Check(t, "metrics", want, testutil.Series(registry, "sacm_webhook_requests_"))
 		close(goOn)

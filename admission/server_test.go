@@ -165,7 +165,8 @@ func TestServerAnswers(t *testing.T) {
 		reason := errors.New("no certificate yet")
 		s := start(t, func(c *ServerConfig) { c.Ready = func(context.Context) error { return reason } })
 		defer s.end(t)
-		want := []string{"503 HTTP/1.1 no certificate yet", "200 HTTP/1.1 ok", "404 HTTP/1.1 404 page not found", "200 v1 uid=u-1 " + patched}
+		want := []string{"503 HTTP/1.1 no certificate yet", "200 HTTP/1.1 ok", "404 HTTP/1.1 404 page not found", "200 v1 uid=u-1 " +
+			patched}
 		got := []string{s.get("/readyz")}
 		reason = nil
 		got = append(got, s.get("/readyz"), s.get("/other"), s.review(t))
@@ -269,7 +270,8 @@ func TestServerDrains(t *testing.T) {
 			testutil.CheckError(t, tc.reason+": the end", "", <-s.ended)
 			// Shutdown looks for idle connections every half second at most.
 			took := time.Since(began)
-			testutil.Expect(t, took >= tc.stopped && took <= tc.stopped+time.Second, "%s: stopped after %s, want %s", tc.reason, took, tc.stopped)
+			testutil.Expect(t, took >= tc.stopped && took <= tc.stopped+time.Second, "%s: stopped after %s, want %s", tc.reason, took,
+				tc.stopped)
 			s.client.CloseIdleConnections()
 			time.Sleep(time.Minute) // the plugin ends
 		})
@@ -294,7 +296,8 @@ func TestServerDrainsNewConnections(t *testing.T) {
 		testutil.Check(t, "the call", "200 v1 uid=u-1 "+patched+" (close)", s.review(t))
 		testutil.CheckError(t, "the end", "", <-s.ended)
 		took := time.Since(began) - 5*time.Second
-		testutil.Expect(t, took >= newTimeout && took <= newTimeout+100*time.Millisecond, "stopped %s after the delay, want %s", took, newTimeout)
+		testutil.Expect(t, took >= newTimeout && took <= newTimeout+100*time.Millisecond, "stopped %s after the delay, want %s", took,
+			newTimeout)
 		_ = silent.Close()
 	})
 }
@@ -360,7 +363,8 @@ func TestServerTLS(t *testing.T) {
 		"theirs":  {reason: "the apiserver", server: asks(), client: shows(caller, 0), ready: ok, review: yes},
 		"allowed": {reason: "the apiserver, by name", server: asks("other", "test"), client: shows(caller, 0), ready: ok, review: yes},
 		"kubelet": {
-			reason: "the cluster's CA has certified kubelets and users too", server: asks("other", "tes", ""), client: shows(caller, 0), ready: ok,
+			reason: "the cluster's CA has certified kubelets and users too", server: asks("other", "tes", ""), client: shows(caller, 0),
+			ready:  ok,
 			review: "401 v1 uid= 401 Unauthorized: the common name of the client certificate is not an allowed one",
 		},
 		"none, by name": {

@@ -69,7 +69,8 @@ func readAnswer(t testing.TB, body []byte) *admissionv1.AdmissionReview {
 	answer := &admissionv1.AdmissionReview{}
 	err := decoder.Decode(answer)
 	testutil.Require(t, err == nil, "the answer is no AdmissionReview: %v\n%.300s", err, body)
-	testutil.Require(t, answer.Kind == reviewKind && answer.Response != nil && answer.Request == nil, "the answer is not well-formed: %.300s",
+	testutil.Require(t, answer.Kind == reviewKind && answer.Response != nil && answer.Request == nil,
+		"the answer is not well-formed: %.300s",
 		body)
 	response := answer.Response
 	if response.Allowed && response.Result != nil || !response.Allowed && (response.Result == nil || response.Result.Code < 400) {
@@ -121,16 +122,19 @@ func TestWebhook(t *testing.T) {
 		"v1beta1": {reason: "answered in v1beta1", body: createReview("v1beta1"), want: "v1beta1 uid=u-1 " + patched},
 		"other version": {
 			reason: "answered in v1 with the supported versions", body: createReview("v2"),
-			want: `v1 uid=u-1 400 BadRequest: found apiVersion "admission.k8s.io/v2", kind "AdmissionReview"; expected kind AdmissionReview of ` +
-				`apiVersion ["admission.k8s.io/v1" "admission.k8s.io/v1beta1"]`,
+			want: `v1 uid=u-1 400 BadRequest: found apiVersion "admission.k8s.io/v2", kind "AdmissionReview"; expected kind ` +
+				`AdmissionReview of apiVersion ["admission.k8s.io/v1" "admission.k8s.io/v1beta1"]`,
 		},
 		"other kind": {
 			reason: "a review of another kind", body: strings.Replace(createReview("v1"), "AdmissionReview", "ConversionReview", 1),
 			want: `v1 uid=u-1 400 BadRequest: found apiVersion "admission.k8s.io/v1", kind "ConversionReview"`,
 		},
-		"null object": {reason: "nothing to decide on", body: reviewOf("v1", `,"operation":"CREATE","object":null`), want: "v1 uid=u-1 yes "},
+		"null object": {
+			reason: "nothing to decide on", body: reviewOf("v1", `,"operation":"CREATE","object":null`), want: "v1 uid=u-1 yes ",
+		},
 		"case of keys": {
-			reason: "case matters, so this object is none", body: reviewOf("v1", `,"operation":"CREATE","OBJECT":{}`), want: "v1 uid=u-1 yes ",
+			reason: "case matters, so this object is none", body: reviewOf("v1", `,"operation":"CREATE","OBJECT":{}`),
+			want: "v1 uid=u-1 yes ",
 		},
 		"duplicate keys": {
 			reason: "the last one counts", body: reviewOf("v1", `,"operation":"CREATE","object":null,"object":{},"uid":"u-2"`),
@@ -141,15 +145,17 @@ func TestWebhook(t *testing.T) {
 			want: "v1 uid=u-1 yes",
 		},
 		"too large": {
-			reason: "refused, with the uid", body: reviewOf("v1", `,"operation":"UPDATE","object":`+big+`,"oldObject":`+big+`,"options":`+big),
-			want: "v1 uid=u-1 413 RequestEntityTooLarge: the AdmissionReview is larger than 19 MiB",
+			reason: "refused, with the uid",
+			body:   reviewOf("v1", `,"operation":"UPDATE","object":`+big+`,"oldObject":`+big+`,"options":`+big),
+			want:   "v1 uid=u-1 413 RequestEntityTooLarge: the AdmissionReview is larger than 19 MiB",
 		},
 		"too large, no uid": {body: strings.Repeat(" ", maxBody+1), want: "v1 uid= 413 RequestEntityTooLarge: "},
 		"long list": {
 			reason: "before it is decoded",
 			body:   reviewOf("v1", `,"operation":"CREATE","object":{"spec":{"volumes":[{}`+strings.Repeat(",{}", maxLength)+"]}}"),
 			want: "v1 uid=u-1 413 RequestEntityTooLarge: " +
-				"the object has a list or map of more than 10000 elements, more than 400000 names and values, or names of more than 4194304 bytes",
+				"the object has a list or map of more than 10000 elements, more than 400000 names and values, or names of more than " +
+				"4194304 bytes",
 		},
 		"longest list": {
 			reason: "the limit itself",
@@ -157,13 +163,15 @@ func TestWebhook(t *testing.T) {
 			want:   "v1 uid=u-1 yes",
 		},
 		"long map": {
-			reason: "a map too", body: reviewOf("v1", `,"operation":"CREATE","object":{"a":{"x":""`+strings.Repeat(`,"x":""`, maxLength)+"}}"),
+			reason: "a map too", body: reviewOf("v1",
+				`,"operation":"CREATE","object":{"a":{"x":""`+strings.Repeat(`,"x":""`, maxLength)+"}}"),
 			want: "v1 uid=u-1 413 RequestEntityTooLarge: ",
 		},
 		"many lists": {
 			reason: "each of them short",
-			body:   reviewOf("v1", `,"operation":"CREATE","object":[0`+strings.Repeat(`,[{},{}`+strings.Repeat(`,{}`, 98)+`]`, maxParts/200)+"]"),
-			want:   "v1 uid=u-1 413 RequestEntityTooLarge: ",
+			body: reviewOf("v1",
+				`,"operation":"CREATE","object":[0`+strings.Repeat(`,[{},{}`+strings.Repeat(`,{}`, 98)+`]`, maxParts/200)+"]"),
+			want: "v1 uid=u-1 413 RequestEntityTooLarge: ",
 		},
 		"long names": {
 			reason: "the JSON library keeps them all",
@@ -196,13 +204,16 @@ func TestWebhook(t *testing.T) {
 		},
 		"uid of an outer field": {
 			reason: "only that of the request counts",
-			body:   `{"uid":"wrong","a":{"request":{"uid":"wrong"}},"request":{"x":{"uid":"wrong"},"uid":"u-1"`, want: "v1 uid=u-1 " + notJSON,
+			body:   `{"uid":"wrong","a":{"request":{"uid":"wrong"}},"request":{"x":{"uid":"wrong"},"uid":"u-1"`, want: "v1 uid=u-1 " +
+				notJSON,
 		},
 		"charset": {
-			reason: "parameters do not matter", change: header("Content-Type", "application/json; charset=utf-8"), want: "v1 uid=u-1 " + patched,
+			reason: "parameters do not matter", change: header("Content-Type", "application/json; charset=utf-8"), want: "v1 uid=u-1 " +
+				patched,
 		},
 		"GET": {
-			change: func(r *http.Request) { r.Method = http.MethodGet }, want: "v1 uid= 405 MethodNotAllowed: found method GET; expected POST",
+			change: func(r *http.Request) { r.Method = http.MethodGet },
+			want:   "v1 uid= 405 MethodNotAllowed: found method GET; expected POST",
 		},
 		"YAML": {
 			change: header("Content-Type", "application/yaml"),
@@ -225,8 +236,8 @@ func TestWebhook(t *testing.T) {
 		},
 		"panic": {
 			reason: "it tells nothing of the object", plugin: mutates(panics(`{"secret":"hunter2"}`)),
-			want: "v1 uid=u-1 500 InternalError: Internal error occurred: the admission webhook panicked; the log of sa-controller-manager has " +
-				"the details",
+			want: "v1 uid=u-1 500 InternalError: Internal error occurred: the admission webhook panicked; the log of " +
+				"sa-controller-manager has the details",
 		},
 		"refusal": {
 			reason: "no patch is left", want: `v1 uid=u-1 403 Forbidden: pods "web" is forbidden: boom`,
@@ -236,7 +247,8 @@ func TestWebhook(t *testing.T) {
 			}),
 		},
 		"not ready": {
-			reason: "Forbidden, in upstream's words", want: `v1 uid=u-1 403 Forbidden: pods "web" is forbidden: not yet ready to handle request`,
+			reason: "Forbidden, in upstream's words",
+			want:   `v1 uid=u-1 403 Forbidden: pods "web" is forbidden: not yet ready to handle request`,
 			plugin: fakePlugin{ready: func(context.Context) error { return errNotReady }, admit: panics("must not be called")},
 		},
 		"bad patch": {reason: "it cannot be encoded", plugin: mutates(adds("/a", `{`)), want: "v1 uid=u-1 500 InternalError: "},
@@ -291,7 +303,8 @@ func TestWebhookHandsOverTheRequest(t *testing.T) {
 	})
 	ask(t, NewWebhook(WebhookConfig{Plugin: plugin}), post("/mutate", reviewOf("v1",
 		`,"subResource":"ephemeralcontainers","name":"web","namespace":"ns","operation":"UPDATE","dryRun":true,`+
-			`"userInfo":{"username":"jane","groups":["dev"],"extra":{"k":["v"]}},"object":{"a" : 1},"oldObject":{"b":2},"options":{"c":3}`)))
+			`"userInfo":{"username":"jane","groups":["dev"],"extra":{"k":["v"]}},"object":{"a" : `+
+			`1},"oldObject":{"b":2},"options":{"c":3}`)))
 	want := createPod("")
 	*want = Request{UID: "u-1", Resource: pods, SubResource: "ephemeralcontainers", Name: "web", Namespace: "ns", Operation: Update,
 		DryRun: true, NoWait: true, // nobody waits for a dry run
@@ -335,22 +348,26 @@ func TestStatusOf(t *testing.T) {
 	}{
 		"wrapped": {
 			reason: "the status counts, however deep it is", err: fmt.Errorf("outer: %w", Forbidden(request, errBoom)),
-			want: metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: boom`, Details: podDetails},
+			want: metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: boom`,
+				Details: podDetails},
 		},
 		"too many requests": {
 			reason: "retryAfterSeconds makes clients try again", err: TooManyRequests("busy"), want: metav1.Status{
-				Status: "Failure", Code: 429, Reason: "TooManyRequests", Message: "busy", Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
+				Status: "Failure", Code: 429, Reason: "TooManyRequests", Message: "busy",
+				Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
 			},
 		},
 		"deadline": {
-			reason: "time ran out; it may not the next time", err: fmt.Errorf("wait for account: %w", context.DeadlineExceeded), want: metav1.Status{
+			reason: "time ran out; it may not the next time", err: fmt.Errorf("wait for account: %w", context.DeadlineExceeded),
+			want: metav1.Status{
 				Status: "Failure", Code: 504, Reason: "Timeout", Message: "Timeout: wait for account: context deadline exceeded",
 				Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
 			},
 		},
 		"a status that says success": {
-			reason: "a refusal must look like one", err: &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Code: 200}},
-			want: metav1.Status{Status: "Failure", Code: 500, Message: ""},
+			reason: "a refusal must look like one",
+			err:    &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Code: 200}},
+			want:   metav1.Status{Status: "Failure", Code: 500, Message: ""},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -403,10 +420,12 @@ func TestReady(t *testing.T) {
 	}{
 		"nothing set": {reason: "ready from the start"},
 		"the request ends first": {
-			reason: "never past its deadline", closes: []time.Duration{never}, deadline: 3 * time.Second, want: errNotReady, after: 3 * time.Second,
+			reason: "never past its deadline", closes: []time.Duration{never}, deadline: 3 * time.Second, want: errNotReady,
+			after: 3 * time.Second,
 		},
 		"the request is patient": {
-			reason: "ten seconds are the most", closes: []time.Duration{never}, deadline: time.Minute, want: errNotReady, after: 10 * time.Second,
+			reason: "ten seconds are the most", closes: []time.Duration{never}, deadline: time.Minute, want: errNotReady,
+			after: 10 * time.Second,
 		},
 		"channel closes": {reason: "at that moment", closes: []time.Duration{1234 * time.Millisecond}, after: 1234 * time.Millisecond},
 		"all channels":   {reason: "the last one counts", closes: []time.Duration{2 * time.Second, time.Second}, after: 2 * time.Second},
@@ -459,7 +478,8 @@ func TestMetrics(t *testing.T) {
 		`sacm_webhook_connections_evicted_total 0`, `sacm_webhook_request_duration_seconds_count{path="mutate"} 4`,
 		`sacm_webhook_request_duration_seconds_count{path="validate"} 2`, `sacm_webhook_requests_in_flight 0`,
 		`sacm_webhook_requests_total{outcome="allowed",path="mutate"} 1`, `sacm_webhook_requests_total{outcome="error",path="mutate"} 2`,
-		`sacm_webhook_requests_total{outcome="invalid",path="validate"} 1`, `sacm_webhook_requests_total{outcome="patched",path="mutate"} 1`,
+		`sacm_webhook_requests_total{outcome="invalid",path="validate"} 1`,
+		`sacm_webhook_requests_total{outcome="patched",path="mutate"} 1`,
 		`sacm_webhook_requests_total{outcome="refused",path="validate"} 1`,
 	}
 	testutil.Check(t, "result", want, got)

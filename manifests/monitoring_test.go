@@ -92,7 +92,8 @@ func TestExpressionsAskForMetricsThatExist(t *testing.T) {
 		asked := metricsOf(expr)
 		testutil.Expect(t, len(asked) != 0, "%s asks for no metric: %s", where, expr)
 		for _, name := range asked {
-			testutil.Expect(t, known[name] || known[histogramPart.ReplaceAllString(name, "")], "%s asks for %s, which is not in %s", where, name,
+			testutil.Expect(t, known[name] || known[histogramPart.ReplaceAllString(name, "")], "%s asks for %s, which is not in %s", where,
+				name,
 				metricsFile)
 		}
 	}
@@ -266,7 +267,8 @@ func eventReasons(t *testing.T) []string {
 				reasons[value] = true
 			}
 		}
-		for _, match := range regexp.MustCompile(`(?s)\.(?:Warn|Normal|warn)\([^;]{0,200}?,\s+(?:"(\w+)"|(\w+)),`).FindAllStringSubmatch(text,
+		for _, match := range regexp.MustCompile(`(?s)\.(?:Warn|Normal|warn)\([^;]{0,200}?,`+
+			`\s+(?:"(\w+)"|(\w+)),`).FindAllStringSubmatch(text,
 			-1) {
 			switch reason := match[1] + constants[match[2]]; {
 			case camel.MatchString(reason):

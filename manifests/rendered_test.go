@@ -142,7 +142,8 @@ func TestDaemonSetStartsFirst(t *testing.T) {
 		found++
 		spec := set.Spec.Template.Spec
 		container := spec.Containers[0]
-		testutil.Expect(t, spec.HostNetwork && spec.NodeSelector["node-role.kubernetes.io/control-plane"] == "" && len(spec.NodeSelector) == 1,
+		testutil.Expect(t, spec.HostNetwork && spec.NodeSelector["node-role.kubernetes.io/control-plane"] == "" &&
+			len(spec.NodeSelector) == 1,
 			"hostNetwork %v on nodes %v", spec.HostNetwork, spec.NodeSelector)
 		for _, taint := range []corev1.Taint{
 			{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
@@ -238,7 +239,8 @@ func TestStaticPodOptions(t *testing.T) {
 		Args: []string{"-v=4", "--service-accounts=default,builder: #1"},
 	})
 	for _, pod := range []*corev1.Pod{before, after} {
-		testutil.Require(t, len(pod.Spec.InitContainers) == 1 && len(pod.Spec.Containers) == 1, "want one container of each kind: %v", pod.Spec)
+		testutil.Require(t, len(pod.Spec.InitContainers) == 1 && len(pod.Spec.Containers) == 1, "want one container of each kind: %v",
+			pod.Spec)
 	}
 	want := before.DeepCopy()
 	want.Spec.InitContainers[0].Image = "registry.k8s.io/kube-controller-manager:v1.31.0"
@@ -290,7 +292,8 @@ func TestStaticPodSeesFiles(t *testing.T) {
 	for i, directory := range []string{"/etc/ssl/certs", "/etc/kubernetes/ssl"} {
 		name := fmt.Sprintf("files-%d", len(before.Spec.Volumes)+i)
 		want.Spec.Volumes = append(want.Spec.Volumes,
-			corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory, Type: &kind}}})
+			corev1.Volume{Name: name,
+				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory, Type: &kind}}})
 		mount := corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true}
 		main.VolumeMounts, init.VolumeMounts = append(main.VolumeMounts, mount), append(init.VolumeMounts, mount)
 	}

@@ -82,19 +82,23 @@ func TestParseJWKSSpoilsNoOtherKey(t *testing.T) {
 			"others may sign with it", `{"kid":"a","kty":"OKP","crv":"Ed25519","x":"AA","alg":"EdDSA"}`,
 			want{ID: "a", Algorithm: "EdDSA", Problem: noKey},
 		},
-		"symmetric":       {"every reader can sign", `{"kid":"a","kty":"oct","k":"AAAA"}`, want{ID: "a", Problem: signing.ProblemPrivate}},
-		"no object":       {"RFC 7517, section 5", `"CANARY"`, want{Problem: noObject}},
-		"number":          {"members are strings", `{"kid":7}`, want{Problem: noObject}},
-		"no modulus":      {"", `{"kty":"RSA","e":"AQAB"}`, want{Problem: "its member n is missing or not base64url"}},
-		"standard base64": {"another alphabet", `{"kty":"RSA","n":"++++","e":"AQAB"}`, want{Problem: "its member n is missing or not base64url"}},
-		"no exponent":     {"", `{"kty":"RSA","n":"` + modulus + `"}`, want{Problem: "its member e is missing or not base64url"}},
-		"short RSA":       {"too weak to sign with", `{"kty":"RSA","n":"` + modulus[:64] + `","e":"AQAB"}`, want{Problem: tooShort}},
-		"long RSA":        {"costs more than it is worth", `{"kty":"RSA","n":"` + long + `","e":"AQAB"}`, want{Problem: outOfRange}},
-		"even exponent":   {"no RSA key", `{"kty":"RSA","n":"` + modulus + `","e":"BA"}`, want{Problem: outOfRange}},
-		"exponent 1":      {"signs nothing", `{"kty":"RSA","n":"` + modulus + `","e":"AQ"}`, want{Problem: outOfRange}},
-		"huge exponent":   {"crypto/rsa takes 31 bits", `{"kty":"RSA","n":"` + modulus + `","e":"_____w"}`, want{Problem: outOfRange}},
-		"P-224":           {"no JWS algorithm", `{"kty":"EC","crv":"P-224","x":"AA","y":"AA"}`, want{Problem: otherCurve}},
-		"not on curve":    {"an invalid curve attack", `{"kty":"EC","crv":"P-256","x":"` + y + `","y":"` + x + `"}`, want{Problem: noPoint}},
+		"symmetric":  {"every reader can sign", `{"kid":"a","kty":"oct","k":"AAAA"}`, want{ID: "a", Problem: signing.ProblemPrivate}},
+		"no object":  {"RFC 7517, section 5", `"CANARY"`, want{Problem: noObject}},
+		"number":     {"members are strings", `{"kid":7}`, want{Problem: noObject}},
+		"no modulus": {"", `{"kty":"RSA","e":"AQAB"}`, want{Problem: "its member n is missing or not base64url"}},
+		"standard base64": {
+			"another alphabet", `{"kty":"RSA","n":"++++","e":"AQAB"}`, want{Problem: "its member n is missing or not base64url"},
+		},
+		"no exponent":   {"", `{"kty":"RSA","n":"` + modulus + `"}`, want{Problem: "its member e is missing or not base64url"}},
+		"short RSA":     {"too weak to sign with", `{"kty":"RSA","n":"` + modulus[:64] + `","e":"AQAB"}`, want{Problem: tooShort}},
+		"long RSA":      {"costs more than it is worth", `{"kty":"RSA","n":"` + long + `","e":"AQAB"}`, want{Problem: outOfRange}},
+		"even exponent": {"no RSA key", `{"kty":"RSA","n":"` + modulus + `","e":"BA"}`, want{Problem: outOfRange}},
+		"exponent 1":    {"signs nothing", `{"kty":"RSA","n":"` + modulus + `","e":"AQ"}`, want{Problem: outOfRange}},
+		"huge exponent": {"crypto/rsa takes 31 bits", `{"kty":"RSA","n":"` + modulus + `","e":"_____w"}`, want{Problem: outOfRange}},
+		"P-224":         {"no JWS algorithm", `{"kty":"EC","crv":"P-224","x":"AA","y":"AA"}`, want{Problem: otherCurve}},
+		"not on curve": {
+			"an invalid curve attack", `{"kty":"EC","crv":"P-256","x":"` + y + `","y":"` + x + `"}`, want{Problem: noPoint},
+		},
 		"short x": {
 			"leading zeros belong to it", `{"kty":"EC","crv":"P-256","x":"` + x[:20] + `","y":"` + y + `"}`, want{Problem: noPoint},
 		},
@@ -140,7 +144,8 @@ func TestMarshalDiscovery(t *testing.T) {
 			issuer: "https://example.com", want: `{"issuer":"https://example.com","jwks_uri":"https://example.com/openid/v1/jwks",` + rest,
 		},
 		"final slash": {
-			issuer: "https://example.com/", want: `{"issuer":"https://example.com/","jwks_uri":"https://example.com/openid/v1/jwks",` + rest,
+			issuer: "https://example.com/", want: `{"issuer":"https://example.com/","jwks_uri":"https://example.com/openid/v1/jwks",` +
+				rest,
 		},
 		"path":       {issuer: "https://a/b", want: `{"issuer":"https://a/b","jwks_uri":"https://a/b/openid/v1/jwks",` + rest},
 		"no issuer":  {wantErr: "the issuer must be an https URL, such as https://example.com"},
@@ -156,7 +161,8 @@ func TestMarshalDiscovery(t *testing.T) {
 			if err != nil {
 				text = err.Error()
 			}
-			testutil.Expect(t, string(got) == tc.want && text == tc.wantErr, "got %s, error %q; want %s, %q", got, text, tc.want, tc.wantErr)
+			testutil.Expect(t, string(got) == tc.want && text == tc.wantErr, "got %s, error %q; want %s, %q", got, text, tc.want,
+				tc.wantErr)
 		})
 	}
 	got, err := signing.MarshalDiscovery("https://a", nil)
@@ -184,7 +190,8 @@ func FuzzParseJWKS(f *testing.F) {
 			testutil.Require(t, err == nil, "accepted a key that no token can be verified with: %v", err)
 			again := testutil.Get(signing.MarshalJWKS([]signing.PublicKey{public}))(t)
 			back, err := signing.ParseJWKS(again)
-			testutil.Require(t, err == nil && len(back) == 1 && back[0].ID == public.ID && back[0].Key != nil, "%s comes back as %v, %v", again,
+			testutil.Require(t, err == nil && len(back) == 1 && back[0].ID == public.ID && back[0].Key != nil, "%s comes back as %v, %v",
+				again,
 				back, err)
 		}
 	})
@@ -217,13 +224,15 @@ func TestParsePrivateKey(t *testing.T) {
 		"EC PARAMETERS":      {"openssl ecparam writes a block before the key", file(t, "ec-parameters-then-sec1"), ecID},
 		"CRLF":               {"edited on Windows", bytes.ReplaceAll(testkeys.RSA2048(), []byte("\n"), []byte("\r\n")), rsaID},
 		"no final line feed": {"cut by an editor", bytes.TrimRight(testkeys.P256(), "\n"), ecID},
-		"text around":        {"openssl -text", slices.Concat([]byte("Private-Key: (2048 bit)\n"), testkeys.RSA2048(), []byte("end\n")), rsaID},
-		"byte order mark":    {"it is leading text", slices.Concat([]byte("\xef\xbb\xbf\n"), testkeys.P256()), ecID},
-		"two keys":           {"the first wins", slices.Concat(testkeys.P256(), testkeys.RSA2048()), ecID},
-		"certificate first":  {"a bundle", slices.Concat(file(t, "rsa-certificate"), testkeys.RSA2048()), rsaID},
-		"public key first":   {"both halves in a file", slices.Concat(file(t, "rsa-pkix"), testkeys.RSA2048()), rsaID},
-		"garbage first":      {"the first that can be read", slices.Concat(garbage, testkeys.P256()), ecID},
-		"encrypted first":    {"the first that can be read", slices.Concat(file(t, "encrypted-pkcs1"), testkeys.P256()), ecID},
+		"text around": {
+			"openssl -text", slices.Concat([]byte("Private-Key: (2048 bit)\n"), testkeys.RSA2048(), []byte("end\n")), rsaID,
+		},
+		"byte order mark":   {"it is leading text", slices.Concat([]byte("\xef\xbb\xbf\n"), testkeys.P256()), ecID},
+		"two keys":          {"the first wins", slices.Concat(testkeys.P256(), testkeys.RSA2048()), ecID},
+		"certificate first": {"a bundle", slices.Concat(file(t, "rsa-certificate"), testkeys.RSA2048()), rsaID},
+		"public key first":  {"both halves in a file", slices.Concat(file(t, "rsa-pkix"), testkeys.RSA2048()), rsaID},
+		"garbage first":     {"the first that can be read", slices.Concat(garbage, testkeys.P256()), ecID},
+		"encrypted first":   {"the first that can be read", slices.Concat(file(t, "encrypted-pkcs1"), testkeys.P256()), ecID},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -257,10 +266,13 @@ func TestParsePrivateKeyRefuses(t *testing.T) {
 		"cut off":         {"half written", truncated, "a damaged or cut off PEM block"},
 		"byte order mark": {"of an editor", slices.Concat([]byte("\xef\xbb\xbf"), block("PRIVATE KEY", pkcs8)), "a byte order mark"},
 		"byte order mark, two keys": {
-			"the second would sign", slices.Concat([]byte("\xef\xbb\xbf"), block("PRIVATE KEY", pkcs8), testkeys.RSA2048()), "a byte order mark",
+			"the second would sign", slices.Concat([]byte("\xef\xbb\xbf"), block("PRIVATE KEY", pkcs8), testkeys.RSA2048()),
+			"a byte order mark",
 		},
-		"UTF-16":              {"of an editor", []byte("\xff\xfe-\x00"), "a byte order mark"},
-		"OpenSSH public key":  {"id_rsa.pub", []byte("ssh-rsa AAAAB3NzaC1yc2E me@here"), "a public key in OpenSSH form, which ssh-keygen -e"},
+		"UTF-16": {"of an editor", []byte("\xff\xfe-\x00"), "a byte order mark"},
+		"OpenSSH public key": {
+			"id_rsa.pub", []byte("ssh-rsa AAAAB3NzaC1yc2E me@here"), "a public key in OpenSSH form, which ssh-keygen -e",
+		},
 		"certificate":         {"the usual mix-up", file(t, "rsa-certificate"), "a certificate"},
 		"certificate request": {"another mix-up", file(t, "request"), "a certificate request"},
 		"public key":          {"sa.pub for sa.key", file(t, "rsa-pkix"), "a public key"},
@@ -272,19 +284,22 @@ func TestParsePrivateKeyRefuses(t *testing.T) {
 		"P-224":               {"no JWS algorithm", testkeys.P224(), "an EC key on P-224"},
 		"RSA-1024":            {"too short", testkeys.RSA1024(), "an RSA key of 1024 bits"},
 		"RSA-1024, then a good": {
-			"kube-controller-manager would sign with the first", slices.Concat(testkeys.RSA1024(), testkeys.P256()), "an RSA key of 1024 bits",
+			"kube-controller-manager would sign with the first", slices.Concat(testkeys.RSA1024(), testkeys.P256()),
+			"an RSA key of 1024 bits",
 		},
-		"X25519":                {"cannot sign", file(t, "x25519"), "a key agreement key"},
-		"secp256k1":             {"unknown curve", file(t, "secp256k1"), "a private key that is not valid SEC 1"},
-		"explicit parameters":   {"curve without a name", file(t, "ec-explicit-parameters"), "a private key that is not valid SEC 1"},
-		"RSA-PSS":               {"restricted to PS256", file(t, "rsa-pss-pkcs8"), "a private key that is not valid PKCS#8"},
-		"OpenSSH":               {"ssh-keygen without -m PEM", file(t, "openssh"), "a private key in OpenSSH form"},
-		"EC PARAMETERS only":    {"openssl ecparam without -genkey", file(t, "ec-parameters-only"), "EC parameters without a key"},
-		"garbage PKCS#1":        {"no DER inside", block("RSA PRIVATE KEY", []byte("garbage")), "a private key that is not valid PKCS#1"},
-		"garbage SEC 1":         {"no DER inside", block("EC PRIVATE KEY", []byte("garbage")), "a private key that is not valid SEC 1"},
-		"garbage PKCS#8":        {"no DER inside", block("PRIVATE KEY", []byte("garbage")), "a private key that is not valid PKCS#8"},
-		"empty block":           {"no DER inside", block("PRIVATE KEY", nil), "a private key that is not valid PKCS#8"},
-		"wrong label":           {"PKCS#8 under the PKCS#1 label", block("RSA PRIVATE KEY", pkcs8), "a private key that is not valid PKCS#1"},
+		"X25519":              {"cannot sign", file(t, "x25519"), "a key agreement key"},
+		"secp256k1":           {"unknown curve", file(t, "secp256k1"), "a private key that is not valid SEC 1"},
+		"explicit parameters": {"curve without a name", file(t, "ec-explicit-parameters"), "a private key that is not valid SEC 1"},
+		"RSA-PSS":             {"restricted to PS256", file(t, "rsa-pss-pkcs8"), "a private key that is not valid PKCS#8"},
+		"OpenSSH":             {"ssh-keygen without -m PEM", file(t, "openssh"), "a private key in OpenSSH form"},
+		"EC PARAMETERS only":  {"openssl ecparam without -genkey", file(t, "ec-parameters-only"), "EC parameters without a key"},
+		"garbage PKCS#1":      {"no DER inside", block("RSA PRIVATE KEY", []byte("garbage")), "a private key that is not valid PKCS#1"},
+		"garbage SEC 1":       {"no DER inside", block("EC PRIVATE KEY", []byte("garbage")), "a private key that is not valid SEC 1"},
+		"garbage PKCS#8":      {"no DER inside", block("PRIVATE KEY", []byte("garbage")), "a private key that is not valid PKCS#8"},
+		"empty block":         {"no DER inside", block("PRIVATE KEY", nil), "a private key that is not valid PKCS#8"},
+		"wrong label": {
+			"PKCS#8 under the PKCS#1 label", block("RSA PRIVATE KEY", pkcs8), "a private key that is not valid PKCS#1",
+		},
 		"unknown label":         {"its name is not repeated", block("HUSH", pkcs8), "a PEM block that is not a key"},
 		"trailing junk, PKCS#8": {"not clean", block("PRIVATE KEY", append(slices.Clone(pkcs8), 0)), "a private key with trailing bytes"},
 		"trailing junk, SEC 1":  {"not clean", block("EC PRIVATE KEY", append(slices.Clone(sec1), 0)), "a private key with trailing bytes"},

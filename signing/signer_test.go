@@ -276,11 +276,13 @@ func TestKeyringSteps(t *testing.T) {
 				testutil.Check(t, "keys that verify", listed, ids(tc.ring.Keys().All()))
 				header, _, err := tc.ring.Sign(t.Context(), signing.JWTHeader, "e30")
 				active, _, signs := strings.Cut(step.want, " active")
-				testutil.Expect(t, signs == (err == nil) && (!signs || names[signertest.KeyID(t, header)] == active), "%s: step %d: signed %s, %v",
+				testutil.Expect(t, signs == (err == nil) && (!signs || names[signertest.KeyID(t, header)] == active),
+					"%s: step %d: signed %s, %v",
 					tc.reason, i, header, err)
 				role := ring.Role("unknown")
 				testutil.Expect(t, role == "", "%s: step %d: a key that is not there is %s", tc.reason, i, role)
-				if next := ring.Next(); strings.Contains(step.want, " next") != (next != nil) || next != nil && ring.Role(next.ID()) != signing.Next {
+				if next := ring.Next(); strings.Contains(step.want, " next") != (next != nil) || next != nil &&
+					ring.Role(next.ID()) != signing.Next {
 					t.Errorf("%s: step %d: the next key is %v", tc.reason, i, next)
 				}
 			}

@@ -84,17 +84,23 @@ func TestLegacyRefuses(t *testing.T) {
 		want   string
 		asked  int
 	}{
-		"no namespace":  {"the apiserver refuses an empty claim", func(r *request) { r.account.Namespace = "" }, "the namespace is empty", 0},
-		"no name":       {"likewise", func(r *request) { r.account.Name = "" }, "the service account name is empty", 0},
-		"no UID":        {"it would fit an earlier account", func(r *request) { r.account.UID = "" }, "the service account UID is empty", 0},
+		"no namespace": {
+			"the apiserver refuses an empty claim", func(r *request) { r.account.Namespace = "" }, "the namespace is empty", 0,
+		},
+		"no name": {"likewise", func(r *request) { r.account.Name = "" }, "the service account name is empty", 0},
+		"no UID": {
+			"it would fit an earlier account", func(r *request) { r.account.UID = "" }, "the service account UID is empty", 0,
+		},
 		"no secret":     {"nothing could revoke it", func(r *request) { r.secret = "" }, "the secret name is empty", 0},
 		"colon":         {"the subject would be ambiguous", func(r *request) { r.account.Namespace = "a:b" }, "contains a colon", 0},
 		"colon in name": {"the subject would be ambiguous", func(r *request) { r.account.Name = "b:c" }, "contains a colon", 0},
-		"style":         {"a typing mistake must not pick a style", func(r *request) { r.style = "Compat" }, `unknown claim style "Compat"`, 0},
-		"no style":      {"nor a forgotten one", func(r *request) { r.style = "" }, `unknown claim style ""`, 0},
-		"signer error":  {"it is passed on", func(r *request) { r.signer.err = errBoom }, "sign claims: boom", 1},
-		"no header":     {"half a token is none", func(r *request) { r.signer.header = "" }, "empty segment", 1},
-		"no signature":  {"half a token is none", func(r *request) { r.signer.signature = "" }, "empty segment", 1},
+		"style": {
+			"a typing mistake must not pick a style", func(r *request) { r.style = "Compat" }, `unknown claim style "Compat"`, 0,
+		},
+		"no style":     {"nor a forgotten one", func(r *request) { r.style = "" }, `unknown claim style ""`, 0},
+		"signer error": {"it is passed on", func(r *request) { r.signer.err = errBoom }, "sign claims: boom", 1},
+		"no header":    {"half a token is none", func(r *request) { r.signer.header = "" }, "empty segment", 1},
+		"no signature": {"half a token is none", func(r *request) { r.signer.signature = "" }, "empty segment", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request{fakeSigner{header: "e30", signature: "c2ln"}, tokens.CompatClaims, account, secretName}
@@ -283,13 +289,16 @@ func TestInspect(t *testing.T) {
 		"no key ID":     {"very old kube-controller-managers wrote none", unsigned(`{"alg":"RS256"}`, legacyPayload), noKeyID},
 		"white space":   {"JSON allows it", unsigned(" { \"alg\" : \"RS256\" ,\n \"kid\" :\t\"a-key\" } ", " "+legacyPayload+"\n"), full},
 		"empty objects": {"nothing is required", unsigned("{}", "{}"), tokens.Token{}},
-		"other case":    {"names are compared exactly, as go-jose does", unsigned(`{"ALG":"RS256","Kid":"x"}`, `{"ISS":"x"}`), tokens.Token{}},
+		"other case": {
+			"names are compared exactly, as go-jose does", unsigned(`{"ALG":"RS256","Kid":"x"}`, `{"ISS":"x"}`), tokens.Token{},
+		},
 		"longest": {
 			"64 KiB", segment("{}") + "." + segment("{}") + "." + strings.Repeat("A", 64<<10-2*len(segment("{}"))-2), tokens.Token{},
 		},
 		"no signature": {"it is decoded, not verified", segment("{}") + "." + segment("{}") + ".", tokens.Token{}},
 		"foreign header": {
-			"jwk, jku and x5u are not looked at", unsigned(`{"alg":"none","jwk":{},"jku":"https://x","x5u":1,"kid":"../../etc/passwd"}`, `{}`),
+			"jwk, jku and x5u are not looked at",
+			unsigned(`{"alg":"none","jwk":{},"jku":"https://x","x5u":1,"kid":"../../etc/passwd"}`, `{}`),
 			tokens.Token{KeyID: "../../etc/passwd", Algorithm: "none"},
 		},
 	} {
@@ -342,8 +351,8 @@ func TestInspectRefuses(t *testing.T) {
 			got, err := tokens.Inspect(tc.token)
 			testutil.Require(t, errors.Is(err, tokens.ErrMalformed), "%s: Inspect returned %v, %v", tc.reason, got, err)
 			testutil.Expect(t, got == (tokens.Token{}), "%s: something was decoded: %v", tc.reason, got)
-			testutil.Expect(t, !strings.Contains(err.Error(), "CANARY") && !strings.Contains(err.Error(), object), "%s: error %q quotes the token",
-				tc.reason, err)
+			testutil.Expect(t, !strings.Contains(err.Error(), "CANARY") && !strings.Contains(err.Error(), object),
+				"%s: error %q quotes the token", tc.reason, err)
 		})
 	}
 }
@@ -441,7 +450,8 @@ func TestSignedWith(t *testing.T) {
 	t.Parallel()
 	rsa, ec := testkeys.Parse(testkeys.RSA2048()).Public(), testkeys.Parse(testkeys.P256()).Public()
 	impostor := signing.PublicKey{ID: ec.ID, Algorithm: rsa.Algorithm, Key: rsa.Key}
-	token := testutil.Get(tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secretName))(t)
+	issuer := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims)
+	token := testutil.Get(issuer.Legacy(t.Context(), account, secretName))(t)
 	// TestVerifyLegacyRefuses has the attacks.
 	for name, tc := range map[string]struct {
 		token   string

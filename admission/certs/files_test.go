@@ -35,7 +35,8 @@ func newPair(t *testing.T, issuer *authority, now time.Time, hosts ...string) pa
 // selfSigned is a pair whose certificate has signed itself, and is no CA.
 func selfSigned(t *testing.T) pair {
 	t.Helper()
-	made, key, err := pki.Issue(&x509.Certificate{DNSNames: []string{"localhost"}, NotBefore: start, NotAfter: start.Add(30 * day)}, nil, nil)
+	made, key, err := pki.Issue(&x509.Certificate{DNSNames: []string{"localhost"}, NotBefore: start, NotAfter: start.Add(30 * day)}, nil,
+		nil)
 	testutil.Must(t, err)
 	encoded := testutil.Get(pki.KeyPEM(key))(t)
 	return pair{cert: pki.CertPEM(made), key: encoded}
@@ -67,14 +68,15 @@ func TestNewFiles(t *testing.T) {
 		bundle  []byte
 	}{
 		"with its CA": {
-			reason: "the CA in the chain is what to register", pair: good.with(c["a"]), needsCA: true, hosts: []string{"127.0.0.1", "localhost"},
+			reason: "the CA in the chain is what to register", pair: good.with(c["a"]), needsCA: true,
+			hosts:  []string{"127.0.0.1", "localhost"},
 			bundle: pki.CertPEM(c["a"].cert),
 		},
 		"no CA":            {reason: "who registers it by hand knows the CA", pair: good},
 		"signed by itself": {reason: "it is its own CA", pair: own, needsCA: true, bundle: own.cert},
 		"no CA to register": {
-			pair: good, needsCA: true, wantErr: `tls.crt": it contains no CA to register with kube-apiserver: the file must end with the CA's ` +
-				`certificate`,
+			pair: good, needsCA: true, wantErr: `tls.crt": it contains no CA to register with kube-apiserver: the file must end with the ` +
+				`CA's certificate`,
 		},
 		"other key":  {pair: pair{good.cert, newPair(t, c["a"], now, "127.0.0.1").key}, wantErr: "private key does not match"},
 		"rubbish":    {pair: pair{[]byte("rubbish"), good.key}, wantErr: "failed to find any PEM data"},
@@ -85,7 +87,8 @@ func TestNewFiles(t *testing.T) {
 			pair:   newPair(t, c["a"], start.Add(-40*day), "127.0.0.1"), notYet: "certificate expired at",
 		},
 		"of tomorrow": {
-			reason: "kube-apiserver refuses it, too", pair: newPair(t, c["a"], start.Add(2*day), "127.0.0.1"), notYet: "certificate is valid from",
+			reason: "kube-apiserver refuses it, too", pair: newPair(t, c["a"], start.Add(2*day), "127.0.0.1"),
+			notYet: "certificate is valid from",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,7 +300,8 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 				}
 				r.clock.Step(one.after)
 				r.step()
-				if served := pki.CertPEM(r.current.Load().serving.Leaf); !bytes.HasPrefix(files[one.serves].cert, served) || r.has(c) != one.has {
+				if served := pki.CertPEM(r.current.Load().serving.Leaf); !bytes.HasPrefix(files[one.serves].cert, served) ||
+					r.has(c) != one.has {
 					t.Errorf("%s: step %d: the caBundle has %s, want %s; is the leaf of the %s files: %t", tc.reason, i, r.has(c), one.has,
 						one.serves, bytes.HasPrefix(files[one.serves].cert, served))
 				}

@@ -278,14 +278,16 @@ func TestManagedNeverRefused(t *testing.T) {
 				}
 				seen[leader.current.Load().serving.Leaf.Issuer.CommonName] = true
 				certificates := len(parse(t, leader.CABundle()))
-				testutil.Require(t, certificates <= tc.most, "%s: step %d: the caBundle has grown to %d certificates", tc.reason, step, certificates)
+				testutil.Require(t, certificates <= tc.most, "%s: step %d: the caBundle has grown to %d certificates", tc.reason, step,
+					certificates)
 			}
 			testutil.Expect(t, len(seen) >= tc.cas, "%s: leaves were of %d CAs, want at least %d", tc.reason, len(seen), tc.cas)
 			settled := testutil.Get(read(secretOf(t, client)))(t)
 			for who, m := range replicas {
 				testutil.CheckError(t, "the leaf of the "+who+" in the end", "", accepts(m, pki.CertPEM(settled.active.cert), "127.0.0.1"))
 			}
-			testutil.Expect(t, !bytes.Contains(leader.CABundle(), pki.CertPEM(first.cert)), "%s: the caBundle still has a CA that is not in use",
+			testutil.Expect(t, !bytes.Contains(leader.CABundle(), pki.CertPEM(first.cert)),
+				"%s: the caBundle still has a CA that is not in use",
 				tc.reason)
 		})
 	}
@@ -299,7 +301,8 @@ func remove(t *testing.T, client *fake.Clientset) {
 func overwrite(key, value string) func(*testing.T, *fake.Clientset) {
 	return func(t *testing.T, client *fake.Clientset) {
 		t.Helper()
-		_, err := client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value), metav1.UpdateOptions{})
+		_, err := client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value),
+			metav1.UpdateOptions{})
 		testutil.Must(t, err)
 	}
 }
@@ -336,7 +339,8 @@ func TestManagedRepairs(t *testing.T) {
 				testutil.Check(t, "the Secret has got back its "+key, true, back)
 			}
 			testutil.Expect(t, m.current.Load().serving == before, "the leaf was replaced")
-			if empty || !bytes.Contains(m.CABundle(), pki.CertPEM(active.cert)) || !bytes.Contains(m.CABundle(), pki.CertPEM(previous.cert)) {
+			if empty || !bytes.Contains(m.CABundle(), pki.CertPEM(active.cert)) ||
+				!bytes.Contains(m.CABundle(), pki.CertPEM(previous.cert)) {
 				t.Error("the caBundle lost a CA")
 			}
 			testutil.Check(t, "Events", []string{SecretName + " ServingCARepaired"}, sink.all)
@@ -383,7 +387,8 @@ func TestManagedDoesNotFight(t *testing.T) {
 		const during = 20 * time.Second
 		pause(during)
 		const want = writeBurst + int(during/writeInterval)
-		testutil.Expect(t, writes >= writeBurst && writes <= want+1, "%d writes in %s of being deleted, want between %d and %d", writes, during,
+		testutil.Expect(t, writes >= writeBurst && writes <= want+1, "%d writes in %s of being deleted, want between %d and %d", writes,
+			during,
 			writeBurst, want+1)
 		testutil.CheckError(t, "not ready", "", m.Ready())
 	})

@@ -132,7 +132,9 @@ func TestPlan(t *testing.T) {
 			reason: "callers must not trust what is no CA",
 			secret: "a<b", key: keyPreviousCert, value: string(pki.CertPEM(leaf.Leaf)), want: "write a",
 		},
-		"key lost during a rollover": {reason: "the announced CA is in the caBundle already", secret: "a>b", key: keyActiveKey, want: "write b"},
+		"key lost during a rollover": {
+			reason: "the announced CA is in the caBundle already", secret: "a>b", key: keyActiveKey, want: "write b",
+		},
 		"announced CA damaged": {
 			reason: "memory has it", secret: "a>b", key: keyNextCert, value: "rubbish", held: "a>b", want: "write a>b",
 		},
@@ -150,10 +152,12 @@ func TestPlan(t *testing.T) {
 		"announced and known": {
 			reason: "the next one signs, the previous one stays in the caBundle", secret: "a>b<old", known: true, want: "write b<a",
 		},
-		"announced and never known":        {reason: "at last a CA is better than none", secret: "a>late", day: 363, want: "write late<a"},
-		"active expired":                   {reason: "there is no overlap to keep", secret: "a", held: "a", day: 365, want: "write fresh"},
-		"active expired during a rollover": {reason: "the announced one is in the caBundle", secret: "a>late", day: 365, want: "write late"},
-		"previous expired":                 {reason: "the caBundle does not grow old", secret: "a<old", day: 2, want: "write a"},
+		"announced and never known": {reason: "at last a CA is better than none", secret: "a>late", day: 363, want: "write late<a"},
+		"active expired":            {reason: "there is no overlap to keep", secret: "a", held: "a", day: 365, want: "write fresh"},
+		"active expired during a rollover": {
+			reason: "the announced one is in the caBundle", secret: "a>late", day: 365, want: "write late",
+		},
+		"previous expired": {reason: "the caBundle does not grow old", secret: "a<old", day: 2, want: "write a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, cast := start.Add(time.Duration(tc.day)*day), maps.Clone(c)

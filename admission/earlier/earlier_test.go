@@ -19,7 +19,8 @@ func TestHarms(t *testing.T) {
 		"Account": {condition: `object.spec.serviceAccountName == "default"`, want: " (" + harmAccount + ")"},
 		"Volumes": {patch: `[JSONPatch{op: "add", path: "/spec/volumes/-", value: "x"}]`, want: " (" + harmVolumes + ")"},
 		"Both": {
-			patch: `[JSONPatch{op: "add", path: "/spec/imagePullSecrets/-", value: "x"}]`, want: " (" + harmVolumes + "; " + harmPulling + ")",
+			patch: `[JSONPatch{op: "add", path: "/spec/imagePullSecrets/-", value: "x"}]`, want: " (" + harmVolumes + "; " + harmPulling +
+				")",
 		},
 	} {
 		spec := admissionregistrationv1.MutatingAdmissionPolicySpec{

@@ -148,7 +148,8 @@ func (a *apiserver) mutatingEntries() []entry {
 }
 
 func exempt(one entry) bool {
-	return slices.ContainsFunc(one.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == exceptProbeName })
+	return slices.ContainsFunc(one.MatchConditions,
+		func(c admissionregistrationv1.MatchCondition) bool { return c.Name == exceptProbeName })
 }
 
 func (a *apiserver) answer(pod *corev1.Pod, first bool) {

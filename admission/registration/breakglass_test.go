@@ -242,7 +242,8 @@ func TestFollowerKnowsWhatIsRegistered(t *testing.T) {
 		testutil.Start(t, follower.Run)
 		pause(time.Minute)
 		_, writes := a.counts()
-		testutil.Require(t, writes == 0 && len(ca.has()) == 0, "a replica that does not lead has written %d times and knows %q", writes, ca.has())
+		testutil.Require(t, writes == 0 && len(ca.has()) == 0, "a replica that does not lead has written %d times and knows %q", writes,
+			ca.has())
 		run(t, a)
 		pause(time.Minute)
 		if got := ca.has(); len(got) != 1 || got[0] != string(a.accepted) || !ca.inherited {
@@ -363,7 +364,8 @@ func TestCompletedPodsAreSkipped(t *testing.T) {
 			mutating, validating := spec.entries(nil)
 			got := [2]bool{compile(t, mutating[0]).exempts(t, tc.request), compile(t, validating[0]).exempts(t, tc.request)}
 			want := [2]bool{tc.mutating && spec.Ordinary || name == "Mirror", tc.validating && spec.Ordinary}
-			testutil.Expect(t, got == want, "%s, ordinary %t: skipped by the mutating and the validating webhook: %t, want %t", name, spec.Ordinary,
+			testutil.Expect(t, got == want, "%s, ordinary %t: skipped by the mutating and the validating webhook: %t, want %t", name,
+				spec.Ordinary,
 				got, want)
 		}
 	}

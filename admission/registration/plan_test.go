@@ -84,7 +84,8 @@ func TestPlan(t *testing.T) {
 		},
 		"staged": {reason: "all is in place", mutating: stage, want: "proving; probe"},
 		"proved": {
-			reason: "the real rules bind", mutating: stage, proven: true, want: "repairing; update mutating: right; create validating: right",
+			reason: "the real rules bind", mutating: stage, proven: true,
+			want: "repairing; update mutating: right; create validating: right",
 		},
 		"right": {reason: "what is right needs neither proof nor write", mutating: right, validating: right, want: "registered"},
 		"damaged before our time": {
@@ -121,7 +122,9 @@ func TestPlan(t *testing.T) {
 			deleted: [kinds]last{{off: true, deleted: justNow}}, want: "off; after 750ms",
 		},
 		"off without a caBundle": {reason: "break-glass is the first rule", mutating: none, off: "mutating", unready: true, want: "off"},
-		"no caBundle":            {reason: "an empty one must not be written", mutating: damage, unready: true, proven: true, want: "waiting"},
+		"no caBundle": {
+			reason: "an empty one must not be written", mutating: damage, unready: true, proven: true, want: "waiting",
+		},
 		"deleted": {
 			reason:  "the user may have thought that this lasts; both come back",
 			deleted: [kinds]last{gone, gone}, proven: true, want: "repairing; again mutating: right; again validating: right",
@@ -216,8 +219,9 @@ func TestEntries(t *testing.T) {
 	spec := urlSpec()
 	mutating, validating := spec.entries([]byte("ca"))
 	want := entry{
-		Name:                    "mutate.sa-controller-manager.webhook",
-		ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:10262/mutate"), CABundle: []byte("ca")},
+		Name: "mutate.sa-controller-manager.webhook",
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:10262/mutate"),
+			CABundle: []byte("ca")},
 		Rules:                   spec.MutatingRules,
 		FailurePolicy:           new(admissionregistrationv1.Fail),
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
@@ -298,7 +302,8 @@ func compile(t testing.TB, one entry) conditions {
 	for _, condition := range one.MatchConditions {
 		expressions = append(expressions, (*matchconditions.MatchCondition)(&condition))
 	}
-	evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
+	evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true},
+		environment.StoredExpressions)
 	return conditions{matchconditions.NewMatcher(evaluator, one.FailurePolicy, "webhook", "validating", one.Name)}
 }
 
@@ -324,7 +329,8 @@ func (c conditions) exempts(t *testing.T, r podRequest) bool {
 	attributes := apiadmission.NewAttributesRecord(&r.pod, nil, kind, "kube-system", "p", resource, r.subresource, r.operation,
 		&metav1.CreateOptions{}, r.dryRun, &r.user)
 	result := c.Match(t.Context(),
-		&apiadmission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: apiadmission.NewLazyObject(&r.pod)}, nil,
+		&apiadmission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: apiadmission.NewLazyObject(&r.pod)},
+		nil,
 		nil)
 	testutil.Require(t, result.Error == nil || len(r.pod.Spec.Containers) <= 0, "the conditions cannot be evaluated: %v", result.Error)
 	return result.Error == nil && !result.Matches
@@ -336,7 +342,8 @@ func mirrorPod() podRequest {
 		user:      user.DefaultInfo{Name: "system:node:cp-1", Groups: []string{"system:nodes", "system:authenticated"}},
 		operation: apiadmission.Create,
 		pod: corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-cp-1", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-cp-1",
+				Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"}},
 			Spec: corev1.PodSpec{
 				Volumes: []corev1.Volume{
 					{Name: "pki", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/kubernetes/pki"}}},
@@ -368,8 +375,10 @@ func TestMirrorPodsOfANodeAreExempt(t *testing.T) {
 		"Bare": {
 			change: func(r *podRequest) { r.pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}} }, exempt: true,
 		},
-		"EmptyAnnotation":     {change: func(r *podRequest) { r.pod.Annotations[corev1.MirrorPodAnnotationKey] = "" }, exempt: true},
-		"AnyonesPod":          {change: func(r *podRequest) { r.user = user.DefaultInfo{Name: "jane", Groups: []string{"system:masters"}} }},
+		"EmptyAnnotation": {change: func(r *podRequest) { r.pod.Annotations[corev1.MirrorPodAnnotationKey] = "" }, exempt: true},
+		"AnyonesPod": {
+			change: func(r *podRequest) { r.user = user.DefaultInfo{Name: "jane", Groups: []string{"system:masters"}} },
+		},
 		"NamedLikeANode":      {change: func(r *podRequest) { r.user.Groups = []string{"system:authenticated"} }},
 		"NoGroups":            {change: func(r *podRequest) { r.user.Groups = nil }},
 		"OfTheGroup":          {change: func(r *podRequest) { r.user.Name = "system:nodes" }},
@@ -378,16 +387,19 @@ func TestMirrorPodsOfANodeAreExempt(t *testing.T) {
 		"EphemeralContainers": {change: func(r *podRequest) { r.operation, r.subresource = apiadmission.Update, "ephemeralcontainers" }},
 		"Subresource":         {change: func(r *podRequest) { r.subresource = "binding" }},
 		"NoAnnotations":       {change: func(r *podRequest) { r.pod.Annotations = nil }},
-		"OtherAnnotation":     {change: func(r *podRequest) { r.pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"} }},
-		"Account":             {change: func(r *podRequest) { r.pod.Spec.ServiceAccountName = "default" }},
-		"DeprecatedAccount":   {change: func(r *podRequest) { r.pod.Spec.DeprecatedServiceAccount = "default" }},
-		"PullSecret":          {change: func(r *podRequest) { r.pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "s"}} }},
-		"SecretVolume":        {change: source(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}})},
-		"ConfigMapVolume":     {change: source(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}})},
-		"ProjectedVolume":     {change: source(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}})},
-		"CSIVolume":           {change: source(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}})},
+		"OtherAnnotation": {
+			change: func(r *podRequest) { r.pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"} },
+		},
+		"Account":           {change: func(r *podRequest) { r.pod.Spec.ServiceAccountName = "default" }},
+		"DeprecatedAccount": {change: func(r *podRequest) { r.pod.Spec.DeprecatedServiceAccount = "default" }},
+		"PullSecret":        {change: func(r *podRequest) { r.pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "s"}} }},
+		"SecretVolume":      {change: source(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}})},
+		"ConfigMapVolume":   {change: source(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}})},
+		"ProjectedVolume":   {change: source(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}})},
+		"CSIVolume":         {change: source(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}})},
 		"HostPathAndSecret": {
-			change: source(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}, Secret: &corev1.SecretVolumeSource{SecretName: "s"}}),
+			change: source(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{},
+				Secret: &corev1.SecretVolumeSource{SecretName: "s"}}),
 		},
 		"NamelessSource": {change: source(corev1.VolumeSource{}), exempt: true},
 		"EnvFromConfigMap": {change: func(r *podRequest) {
@@ -402,7 +414,9 @@ func TestMirrorPodsOfANodeAreExempt(t *testing.T) {
 			r.pod.Spec.Containers = append(r.pod.Spec.Containers, corev1.Container{Env: secretKey})
 		}},
 		"SecretKeyOfEphemerals": {change: func(r *podRequest) {
-			r.pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Env: secretKey}}}
+			r.pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Env: secretKey},
+			}}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -428,7 +442,8 @@ func FuzzExemptMirrorPod(f *testing.F) {
 		`"volumes":[{"projected":{"sources":[{"serviceAccountToken":{}}]}}]}}`), "a", "b", "UPDATE", "ephemeralcontainers")
 	f.Fuzz(func(t *testing.T, object []byte, name, group, operation, subresource string) {
 		r := podRequest{
-			user: user.DefaultInfo{Name: name, Groups: []string{group}}, operation: apiadmission.Operation(operation), subresource: subresource,
+			user: user.DefaultInfo{Name: name, Groups: []string{group}}, operation: apiadmission.Operation(operation),
+			subresource: subresource,
 		}
 		if json.Unmarshal(object, &r.pod) != nil || !conditions.exempts(t, r) {
 			return

@@ -116,7 +116,8 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 			testutil.CheckError(t, "Check", "https://127.0.0.1:10262/mutate", r.Status().Check())
 			testutil.CheckError(t, "Check", tc.wantErr, r.Status().Check())
 			o, err := mutating.in(a).get(t.Context())
-			testutil.Expect(t, err == nil && len(o.entries) == 1 && o.entries[0].Name == probeName, "more than the probe is bound: %v, %v", o, err)
+			testutil.Expect(t, err == nil && len(o.entries) == 1 && o.entries[0].Name == probeName, "more than the probe is bound: %v, %v",
+				o, err)
 			testutil.Check(t, "the validating one", "gone", a.holds(t, validating))
 			probes, writes := a.counts()
 			// It may be created again before its watch has told of it.

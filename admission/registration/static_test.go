@@ -172,7 +172,8 @@ func TestStaticIsProved(t *testing.T) {
 				after: maxPause, state: Waiting, detail: "it restarts with them",
 			},
 			step{do: func() { h.away = nil }, after: maxPause, state: Proving, detail: "provide credentials", files: "probe;"},
-			step{do: func() { h.down = nil }, after: maxPause, state: Registered, detail: "https://127.0.0.1:10262", files: "mutate,probe;validate"},
+			step{do: func() { h.down = nil }, after: maxPause, state: Registered, detail: "https://127.0.0.1:10262",
+				files: "mutate,probe;validate"},
 		)
 		asked := h.asked
 		h.walk(s, step{after: 4 * time.Minute, state: Registered})
@@ -194,7 +195,8 @@ func TestStaticIsProved(t *testing.T) {
 			},
 			step{do: func() { h.down = nil }, after: maxPause, state: Registered},
 			step{
-				do: func() { h.idle, h.dial = 25, errors.New(`failed calling webhook "`+probeName+`": unknown authority`) }, after: time.Minute,
+				do:    func() { h.idle, h.dial = 25, errors.New(`failed calling webhook "`+probeName+`": unknown authority`) },
+				after: time.Minute,
 				state: Unreachable, detail: "unknown authority",
 			},
 			step{do: func() { h.dial = nil }, after: maxPause, state: Registered},

@@ -95,17 +95,19 @@ func TestLongTexts(t *testing.T) {
 		mode   serviceaccount.Config
 		code   string // of the answer to /mutate
 	}{
-		"UID":            {review: review("u-1", long), code: `"code":400`},
-		"UIDOfNoReview":  {review: strings.Replace(review("u-1", long), "AdmissionReview", "Pod", 1), code: `"code":400`},
-		"UIDOfBroken":    {review: strings.TrimSuffix(review("u-1", long), "}"), code: `"code":400`},
-		"Name":           {review: review(`"name":""`, `"name":"`+long+`"`), code: `"code":400`},
-		"Namespace":      {review: review("web", long), code: `"code":400`},
-		"Resource":       {review: review(`"resource":"pods"`, `"resource":"`+long+`"`), code: `"code":400`},
-		"Group":          {review: review(`"resource":"pods"`, `"resource":"pods","group":"`+long+`"`), code: `"code":400`},
-		"Operation":      {review: review("CREATE", long), code: `"code":400`},
-		"Kind":           {review: strings.Replace(review("", ""), "AdmissionReview", long, 1), code: `"code":400`},
-		"Probe":          {review: metadata(`"annotations":{"sa-controller-manager/probe":"` + long + `"}`), code: `"allowed":true`},
-		"LargeProbe":     {review: metadata(`"annotations":{"sa-controller-manager/probe":"x","y":"` + long + `"}`), code: `"allowed":true`},
+		"UID":           {review: review("u-1", long), code: `"code":400`},
+		"UIDOfNoReview": {review: strings.Replace(review("u-1", long), "AdmissionReview", "Pod", 1), code: `"code":400`},
+		"UIDOfBroken":   {review: strings.TrimSuffix(review("u-1", long), "}"), code: `"code":400`},
+		"Name":          {review: review(`"name":""`, `"name":"`+long+`"`), code: `"code":400`},
+		"Namespace":     {review: review("web", long), code: `"code":400`},
+		"Resource":      {review: review(`"resource":"pods"`, `"resource":"`+long+`"`), code: `"code":400`},
+		"Group":         {review: review(`"resource":"pods"`, `"resource":"pods","group":"`+long+`"`), code: `"code":400`},
+		"Operation":     {review: review("CREATE", long), code: `"code":400`},
+		"Kind":          {review: strings.Replace(review("", ""), "AdmissionReview", long, 1), code: `"code":400`},
+		"Probe":         {review: metadata(`"annotations":{"sa-controller-manager/probe":"` + long + `"}`), code: `"allowed":true`},
+		"LargeProbe": {
+			review: metadata(`"annotations":{"sa-controller-manager/probe":"x","y":"` + long + `"}`), code: `"allowed":true`,
+		},
 		"ProbeOfUnknown": {review: spec(`"sa-controller-manager/probe":"x","serviceAccountName":"` + long + `"`), code: `"code":403`},
 		"ObjectName":     {review: of("a", metadata(`"name":"`+long+`"`)), code: `"code":403`},
 		"GenerateName":   {review: of("a", metadata(`"generateName":"`+long+`"`)), code: `"code":403`},
@@ -124,7 +126,9 @@ func TestLongTexts(t *testing.T) {
 		"Variable": {
 			review: spec(`"containers":[{"env":[{"name":"` + long + `","valueFrom":{"secretKeyRef":{"name":"a"}}}]}]`), code: `"code":403`,
 		},
-		"Container":      {review: spec(`"containers":[{"name":"` + long + `","envFrom":[{"secretRef":{"name":"a"}}]}]`), code: `"code":403`},
+		"Container": {
+			review: spec(`"containers":[{"name":"` + long + `","envFrom":[{"secretRef":{"name":"a"}}]}]`), code: `"code":403`,
+		},
 		"KeyOfWrongType": {review: metadata(`"annotations":{"` + long + `":1}`), code: `"code":413`},
 		"KeyOfBroken":    {review: strings.TrimSuffix(metadata(`"annotations":{"`+long+`":1}`), "0}") + "z", code: `"code":413`},
 		"KeyCut":         {review: review(`"spec":{}`, `"spec":{"`+long)[:6<<20], code: `"code":400`},
@@ -163,7 +167,8 @@ func measure(t *testing.T, name string, webhook http.Handler, path, review strin
 	taken := after.TotalAlloc - before.TotalAlloc
 	t.Logf("%s %s: %d KiB sent, %d KiB taken, %s, %d KiB answered, %.200s",
 		name, path, len(review)>>10, taken>>10, took, recorder.Body.Len()>>10, recorder.Body)
-	testutil.Expect(t, taken <= most && took <= longest, "%s %s took %d MiB and %s, want %d MiB and %s at most", name, path, taken>>20, took,
+	testutil.Expect(t, taken <= most && took <= longest, "%s %s took %d MiB and %s, want %d MiB and %s at most", name, path, taken>>20,
+		took,
 		most>>20, longest)
 	return recorder
 }

@@ -89,12 +89,14 @@ func TestLookup(t *testing.T) {
 			want: want{code: 403, gets: 1, message: missing + keptAway + `serviceaccounts "default" is forbidden: exceeded quota: q`},
 		},
 		"PolicyInvalid": {
-			reason: "a policy chooses its code", ensure: refusesWith(apierrors.NewInvalid(schema.GroupKind{Kind: "ServiceAccount"}, "default", nil)),
-			want: want{code: 403, gets: 1, message: missing + keptAway + `ServiceAccount "default" is invalid`},
+			reason: "a policy chooses its code",
+			ensure: refusesWith(apierrors.NewInvalid(schema.GroupKind{Kind: "ServiceAccount"}, "default", nil)),
+			want:   want{code: 403, gets: 1, message: missing + keptAway + `ServiceAccount "default" is invalid`},
 		},
 		"Slash": {
 			reason: "client-go does not even ask", pod: `{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "a/b"}}`,
-			apiErr: errBoom, want: want{code: 403, gets: 1, message: `pods "web" is forbidden: error looking up service account shop/a/b: boom`},
+			apiErr: errBoom, want: want{code: 403, gets: 1,
+				message: `pods "web" is forbidden: error looking up service account shop/a/b: boom`},
 		},
 		"ApiserverOverloaded": {
 			reason: "it fails, and not the Pod", pod: otherPod, apiErr: apierrors.NewTooManyRequests("slow down", 1),
@@ -140,7 +142,8 @@ func TestLookup(t *testing.T) {
 		},
 		"AwaitedInVain": {reason: "waiting has an end", want: want{code: 403, message: missing, gets: 1, after: accountTimeout}},
 		"AwaitedUntilDeadline": {
-			reason: "the request has an end too", deadline: time.Second, want: want{code: 403, message: missing, gets: 1, after: time.Second},
+			reason: "the request has an end too", deadline: time.Second,
+			want: want{code: 403, message: missing, gets: 1, after: time.Second},
 		},
 		"ValidateDoesNotWait": {
 			reason: "Admit has waited already", pod: `{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default"}}`,

@@ -71,9 +71,11 @@ func TestAmbiguousPods(t *testing.T) {
 	plugin := newWorld(account(testNamespace, defaultAccount)).plugin(DefaultConfig())
 	const spec = `"spec": {"serviceAccountName": "default", "containers": [{"name": "a"}]}}`
 	for name, tc := range map[string]struct{ object, want string }{
-		"Same kind":           {object: `{"apiVersion": "v1", "kind": "Pod", ` + spec},
-		"No kind":             {object: "{" + spec},
-		"Other kind":          {`{"apiVersion": "v1", "kind": "Binding", ` + spec, `apiVersion "v1", kind "Binding"; request.kind is v1 Pod`},
+		"Same kind": {object: `{"apiVersion": "v1", "kind": "Pod", ` + spec},
+		"No kind":   {object: "{" + spec},
+		"Other kind": {
+			`{"apiVersion": "v1", "kind": "Binding", ` + spec, `apiVersion "v1", kind "Binding"; request.kind is v1 Pod`,
+		},
 		"Other version":       {`{"apiVersion": "v2", "kind": "Pod", ` + spec, `apiVersion "v2", kind "Pod"; request.kind is v1 Pod`},
 		"Repeated spec":       {`{"spec": {"serviceAccountName": "default"}, "spec": {}}`, "duplicate"},
 		"Repeated account":    {`{"spec": {"serviceAccountName": "default", "serviceAccountName": "other"}}`, "duplicate"},
@@ -82,7 +84,8 @@ func TestAmbiguousPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for call, decide := range plugin.calls() {
 				code, message := codeAndMessage(decide(t.Context(), creation([]byte(tc.object)), &admission.Response{}))
-				testutil.Expect(t, (code == 400) == (tc.want != "") && strings.Contains(message, tc.want), "%s: got %d %q, want %q", call, code,
+				testutil.Expect(t, (code == 400) == (tc.want != "") && strings.Contains(message, tc.want), "%s: got %d %q, want %q", call,
+					code,
 					message, tc.want)
 			}
 		})
@@ -116,7 +119,8 @@ func TestRules(t *testing.T) {
 	pods := rule("CREATE", "pods")
 	mutating, validating := Rules()
 	testutil.Check(t, "mutating", []admissionregistrationv1.RuleWithOperations{pods}, mutating)
-	testutil.Check(t, "validating", []admissionregistrationv1.RuleWithOperations{pods, rule("UPDATE", "pods/ephemeralcontainers")}, validating)
+	testutil.Check(t, "validating", []admissionregistrationv1.RuleWithOperations{pods, rule("UPDATE", "pods/ephemeralcontainers")},
+		validating)
 }
 
 // FuzzAdmit sends any JSON object as a Pod, in both modes. It is refused, or the patch
@@ -330,8 +334,8 @@ func TestEveryCVEPath(t *testing.T) {
 	t.Run("volume", func(t *testing.T) {
 		t.Parallel()
 		pod := func(secret string) string {
-			return fmt.Sprintf(`{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default", "volumes": [{"name": "v", "secret": `+
-				`{"secretName": %q}}]}}`, secret)
+			return fmt.Sprintf(`{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default", "volumes": [{"name": "v", `+
+				`"secret": {"secretName": %q}}]}}`, secret)
 		}
 		checkLimit(t, false, pod("theirs"), pod("mine"),
 			`volume with secret.secretName="theirs" is not allowed because service account default does not reference that secret`)
@@ -362,7 +366,8 @@ func checkLimit(t *testing.T, ephemeral bool, refused, allowed, want string) {
 				continue
 			}
 			code, message := codeAndMessage(decide(t.Context(), request([]byte(refused)), &admission.Response{}))
-			testutil.Expect(t, code == 403 && strings.HasSuffix(message, ": "+want), "%s, %s: got %d %q, want 403 %q", name, call, code, message,
+			testutil.Expect(t, code == 403 && strings.HasSuffix(message, ": "+want), "%s, %s: got %d %q, want 403 %q", name, call, code,
+				message,
 				want)
 			err := decide(t.Context(), request([]byte(allowed)), &admission.Response{})
 			testutil.CheckError(t, name+", "+call+": a listed Secret", "", err)
@@ -386,7 +391,8 @@ func TestVisitorKnowsEverySecretReference(t *testing.T) {
 			object := testutil.Get(json.Marshal(corev1.Pod{Spec: *spec.Interface().(*corev1.PodSpec)}))(t)
 			pod := testutil.Get(decodePod(&admission.Request{Object: object}))(t)
 			references := pod.Spec.secretReferences()
-			testutil.Expect(t, len(references) == 1 && references[0].secret == "the-secret", "the visitor sees %+v in %s", references, object)
+			testutil.Expect(t, len(references) == 1 && references[0].secret == "the-secret", "the visitor sees %+v in %s", references,
+				object)
 		})
 	}
 }

@@ -71,6 +71,7 @@ func newWebhookOf(b testing.TB, config serviceaccount.Config) *admission.Webhook
 		Suffix:      func() string { return "abcde" },
 	})
 	return admission.NewWebhook(admission.WebhookConfig{
-		Plugin: plugin, Probe: new(registration.ProbeResponder).Probe, Metrics: admission.NewMetrics(metrics.NewKubeRegistry().MustRegister),
+		Plugin: plugin, Probe: new(registration.ProbeResponder).Probe,
+		Metrics: admission.NewMetrics(metrics.NewKubeRegistry().MustRegister),
 	})
 }

@@ -82,7 +82,8 @@ func TestAnnotationsHideNothing(t *testing.T) {
 				tc.key = testkeys.P256()
 			}
 			auditor := &Auditor{
-				Client: palace(tokenSecret(t, "a", tc.key, tc.changes...)), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: year}, Reach: true,
+				Client: palace(tokenSecret(t, "a", tc.key, tc.changes...)), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: year},
+				Reach:    true,
 				Progress: func(int) {},
 			}
 			if tc.unchecked {

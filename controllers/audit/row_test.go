@@ -108,9 +108,12 @@ func TestRow(t *testing.T) {
 			problem: `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/secret.name is not "a"`,
 		},
 		"no token": {
-			reason: "a user wrote there", changes: changes{holding("CANARY")}, state: StateMalformed, problem: three, want: []Finding{BadToken},
+			reason: "a user wrote there", changes: changes{holding("CANARY")}, state: StateMalformed, problem: three,
+			want: []Finding{BadToken},
 		},
-		"respelled":   {reason: "kube-apiserver takes it for the same", changes: changes{respell}, problem: respelled, want: []Finding{BadToken}},
+		"respelled": {
+			reason: "kube-apiserver takes it for the same", changes: changes{respell}, problem: respelled, want: []Finding{BadToken},
+		},
 		"only blanks": {changes: changes{holding(" \n")}, state: StateMalformed, problem: three, want: []Finding{BadToken}},
 		"empty":       {reason: "nobody has filled it", changes: changes{holding(""), aged(900)}, state: StateEmpty},
 		"no account":  {nobody: true, problem: "the account does not exist", want: []Finding{Orphan, Unreferenced}},
@@ -141,8 +144,10 @@ func TestRow(t *testing.T) {
 		"used a year ago": {reason: "that day may have ended just now", changes: changes{aged(900), lastUsed("2025-11-21")}},
 		"strange label":   {reason: "nothing is concluded", changes: changes{aged(900), lastUsed("yesterday")}},
 		"all at once": {
-			reason: "the worst first", key: testkeys.P384(), changes: changes{aged(900), invalid}, account: &account{uid: "uid-robot"}, unused: true,
-			reach: Everything, state: signing.Retired, want: []Finding{ClusterAdmin, RetiredKey, Invalidated, Unused, Unmounted, Unreferenced},
+			reason: "the worst first", key: testkeys.P384(), changes: changes{aged(900), invalid}, account: &account{uid: "uid-robot"},
+			unused: true,
+			reach:  Everything, state: signing.Retired,
+			want: []Finding{ClusterAdmin, RetiredKey, Invalidated, Unused, Unmounted, Unreferenced},
 		},
 	}
 	rules := Rules{Now: now, UnusedFor: year}
@@ -163,7 +168,8 @@ func TestRow(t *testing.T) {
 				pods = users{}
 			}
 			row := rules.row(&observed, of, pods)
-			testutil.Expect(t, row.State == cmp.Or(tc.state, signing.Active) && row.Problem == tc.problem, "%s: state %s, problem %q; want %s, %q",
+			testutil.Expect(t, row.State == cmp.Or(tc.state, signing.Active) && row.Problem == tc.problem,
+				"%s: state %s, problem %q; want %s, %q",
 				tc.reason, row.State, row.Problem, tc.state, tc.problem)
 			testutil.Check(t, tc.reason+": findings", tc.want, row.Findings)
 		})
@@ -182,10 +188,12 @@ func TestIdleSince(t *testing.T) {
 		"never used":         {"since it is there", Rules{}, nil, now.AddDate(0, 0, -10)},
 		"tracked since then": {"nobody noted it before", Rules{TrackedSince: at("2026-11-15T00:00:00Z")}, nil, at("2026-11-15T00:00:00Z")},
 		"used": {
-			"until the day's end", Rules{}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, at("2026-11-19T00:00:00Z"),
+			"until the day's end", Rules{}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")},
+			at("2026-11-19T00:00:00Z"),
 		},
 		"untracked": {
-			"cannot be told", Rules{Untracked: true}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, time.Time{},
+			"cannot be told", Rules{Untracked: true}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")},
+			time.Time{},
 		},
 	} {
 		got := tc.rules.idleSince(testKeys(t).observe(tokenSecret(t, "a", testkeys.P256(), tc.changes...)).view)
@@ -293,7 +301,8 @@ func TestDocuments(t *testing.T) {
 			if err := unmarshal(text.Bytes(), &got); err != nil {
 				t.Fatalf("%s: %v:\n%s", output, err, text.String())
 			}
-			testutil.Expect(t, got.Tokens != nil && len(got.Tokens) == len(rows) && got.Summary.Examined == 7 && got.Summary.Findings[Unused] == 1,
+			testutil.Expect(t, got.Tokens != nil && len(got.Tokens) == len(rows) && got.Summary.Examined == 7 &&
+				got.Summary.Findings[Unused] == 1,
 				"%s: %d tokens, summary %+v", output, len(got.Tokens), got.Summary)
 		}
 	}

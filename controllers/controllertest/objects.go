@@ -119,7 +119,8 @@ func WithData(key, value string) func(*corev1.Secret) {
 func WithToken(t testing.TB, key []byte, uid string) func(*corev1.Secret) {
 	issuer := tokens.NewIssuer(testkeys.Parse(key), tokens.CompatClaims)
 	return func(secret *corev1.Secret) {
-		token := testutil.Get(issuer.Legacy(t.Context(), tokens.Account{Namespace: secret.Namespace, Name: "app", UID: uid}, secret.Name))(t)
+		token := testutil.Get(issuer.Legacy(t.Context(), tokens.Account{Namespace: secret.Namespace, Name: "app", UID: uid},
+			secret.Name))(t)
 		WithData(corev1.ServiceAccountTokenKey, token)(secret)
 	}
 }

@@ -92,7 +92,8 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 		testutil.Expect(t, v.Await(ctx) && len(v.Missing()) <= 0, "missing after Await: %v", v.Missing())
 		synctest.Wait()
 		secrets, _ := v.TokenSecrets()
-		testutil.Expect(t, len(secrets.OfAccount(cache.NewObjectName("shop", "robot"))) == 1, "the token Secret of the account is not cached")
+		testutil.Expect(t, len(secrets.OfAccount(cache.NewObjectName("shop", "robot"))) == 1,
+			"the token Secret of the account is not cached")
 		cancel()
 		v.Stop()
 		const onlyTokens, onlyRootCAs = "[type=kubernetes.io/service-account-token]", "[metadata.name=kube-root-ca.crt]"
@@ -119,7 +120,8 @@ func TestMissingNamesWhatIsNotListed(t *testing.T) {
 		testutil.Expect(t, !v.Await(soon), "Await says synced although secrets cannot be listed")
 		testutil.Check(t, "missing", []string{secretsName}, v.Missing())
 		allowed.Store(true)
-		testutil.Expect(t, v.Await(t.Context()) && len(v.Missing()) <= 0, "not synced although the list is allowed now: missing %v", v.Missing())
+		testutil.Expect(t, v.Await(t.Context()) && len(v.Missing()) <= 0, "not synced although the list is allowed now: missing %v",
+			v.Missing())
 	})
 }
 
@@ -201,12 +203,15 @@ func TestOtherObjectsAreTrimmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wrote := func(manager, fields string) metav1.ManagedFieldsEntry {
-			return metav1.ManagedFieldsEntry{Manager: manager, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
+			return metav1.ManagedFieldsEntry{Manager: manager, APIVersion: "v1", FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1(fields)}
 		}
 		byKubectl := wrote("kubectl-create", `{"f:metadata":{"f:labels":{".":{},"f:app":{}}}}`)
 		described := metav1.ObjectMeta{
-			Name: "shop", UID: "uid", ResourceVersion: "4", Labels: map[string]string{"app": "shop"}, Annotations: map[string]string{"team": "blue"},
-			ManagedFields: []metav1.ManagedFieldsEntry{byKubectl, wrote(meta.FieldManager, `{"f:secrets":{".":{},"k:{\"name\":\"x\"}":{}}}`)},
+			Name: "shop", UID: "uid", ResourceVersion: "4", Labels: map[string]string{"app": "shop"},
+			Annotations: map[string]string{"team": "blue"},
+			ManagedFields: []metav1.ManagedFieldsEntry{byKubectl,
+				wrote(meta.FieldManager, `{"f:secrets":{".":{},"k:{\"name\":\"x\"}":{}}}`)},
 		}
 		robot := &corev1.ServiceAccount{ObjectMeta: described, Secrets: []corev1.ObjectReference{{Name: "x"}}}
 		robot.Namespace, robot.Name = "shop", "robot"
@@ -232,7 +237,8 @@ func TestOtherObjectsAreTrimmed(t *testing.T) {
 		namespaces, _ := v.Namespaces()
 		namespace := testutil.Get(namespaces.Get("shop"))(t)
 		testutil.Check(t, "cached namespace", &corev1.Namespace{
-			TypeMeta: namespace.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "uid", ResourceVersion: "4"}, Status: terminating,
+			TypeMeta: namespace.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "uid", ResourceVersion: "4"},
+			Status: terminating,
 		}, namespace)
 	})
 }
@@ -274,7 +280,8 @@ func TestObserveRootCA(t *testing.T) {
 		},
 		"NoData": {given: corev1.ConfigMap{ObjectMeta: meta()}, want: RootCA{ObjectMeta: meta()}},
 		"EmptyBundle": {
-			reason: "is none", given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": ""}}, want: RootCA{ObjectMeta: meta()},
+			reason: "is none", given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": ""}},
+			want: RootCA{ObjectMeta: meta()},
 		},
 		"MoreKeys": {
 			given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": "bundle", "x": ""}},
@@ -285,8 +292,9 @@ func TestObserveRootCA(t *testing.T) {
 			want:  RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Extra: true},
 		},
 		"BinaryBundle": {
-			reason: "clients read data", given: corev1.ConfigMap{ObjectMeta: meta(), BinaryData: map[string][]byte{"ca.crt": []byte("bundle")}},
-			want: RootCA{ObjectMeta: meta(), Extra: true},
+			reason: "clients read data",
+			given:  corev1.ConfigMap{ObjectMeta: meta(), BinaryData: map[string][]byte{"ca.crt": []byte("bundle")}},
+			want:   RootCA{ObjectMeta: meta(), Extra: true},
 		},
 		"Immutable": {given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(true)}, want: RootCA{ObjectMeta: meta(), Immutable: true}},
 	} {

@@ -150,12 +150,14 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 			problem: refused + "it gives no reason (is the issuer right?)",
 		},
 		"AnotherUser": {
-			world:   accepting("jane", "uid-of-default", probeAudience),
-			problem: refused + `another authenticator takes it for "jane" with UID "uid-of-default", want "` + user + `" with UID "uid-of-default"`,
+			world: accepting("jane", "uid-of-default", probeAudience),
+			problem: refused + `another authenticator takes it for "jane" with UID "uid-of-default", want "` + user +
+				`" with UID "uid-of-default"`,
 		},
 		"AnotherUID": {
-			world:   accepting(user, "old", probeAudience),
-			problem: refused + `another authenticator takes it for "` + user + `" with UID "old", want "` + user + `" with UID "uid-of-default"`,
+			world: accepting(user, "old", probeAudience),
+			problem: refused + `another authenticator takes it for "` + user + `" with UID "old", want "` + user +
+				`" with UID "uid-of-default"`,
 		},
 		"ClockIsFast": {
 			reason: "it is asked with a token that it takes for expired, and so it has the key",
@@ -177,7 +179,8 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		},
 		"NoAccount": {empty: true, problem: "there is no service account yet to prove it with"},
 		"NoDocument": {
-			world: answering(http.StatusNotFound, "404 page not found"), problem: orSet + "the server could not find the requested resource",
+			world: answering(http.StatusNotFound, "404 page not found"), problem: orSet +
+				"the server could not find the requested resource",
 		},
 		"NotJSON": {world: answering(http.StatusOK, "<html>"), problem: noIssuer},
 		"LegacyMember": {
@@ -211,7 +214,8 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				}
 				if strings.HasPrefix(tc.problem, refused) { // only the apiserver's own verdict is worth an Event about the key at the start
 					result = "refused"
-					events = []string{`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "OLD": ` +
+					events = []string{`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with ` +
+						`key "OLD": ` +
 						tc.problem + "; is its public key in a key file of kube-apiserver?"}
 				}
 				testutil.Check(t, tc.reason+": status", status, a.named(a.Status()))
@@ -259,7 +263,8 @@ func TestAKeyRingDecides(t *testing.T) {
 		a.Ring.Set(signing.NewRing(keys.old.As(signing.Active), keys.next.As(signing.Next)))
 		synctest.Wait()
 		testutil.Check(t, "keys once the next one is published", []string{
-			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`, `sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
+			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`,
+			`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
 		}, a.series("sacm_signing_key{"))
 		testutil.Check(t, "status once the next one is published", "key OLD signs", a.named(a.Status()))
 
@@ -270,7 +275,8 @@ func TestAKeyRingDecides(t *testing.T) {
 			t.Errorf("MaySign of a key that was refused: %v", err)
 		}
 		testutil.Check(t, "status of a key that is not accepted",
-			"key NEXT signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
+			"key NEXT signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]",
+			a.named(a.Status()))
 		testutil.Check(t, "Events", []string{
 			`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "NEXT": ` +
 				`kube-apiserver refuses its tokens: [invalid bearer token]; is its public key in a key file of kube-apiserver?`,
@@ -320,11 +326,13 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 				tc.notice(a)
 				synctest.Wait()
 				for what, err := range map[string]error{"MaySign": a.MaySign(), "MayFill": a.MayFill()} {
-					testutil.Expect(t, err != nil && a.named(err.Error()) == "kube-apiserver refuses tokens of key OLD", "%s: %s after the refusal: %v",
+					testutil.Expect(t, err != nil && a.named(err.Error()) == "kube-apiserver refuses tokens of key OLD",
+						"%s: %s after the refusal: %v",
 						tc.reason, what, err)
 				}
 				testutil.Expect(t, !a.Confirmed(keys.old.ID()), "a refused key is confirmed")
-				testutil.Check(t, "status", "key OLD signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]",
+				testutil.Check(t, "status",
+					"key OLD signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]",
 					a.named(a.Status()))
 				server.learn(keys.old)
 				time.Sleep(maxBackoff)
@@ -402,7 +410,8 @@ func TestBackOff(t *testing.T) {
 		time.Sleep(11 * time.Second)
 
 		testutil.Check(t, "probes", []string{
-			"OLD at 0s", "NEXT at 0s", "NEXT at 1s", "NEXT at 3s", "NEXT at 7s", "NEXT at 15s", "NEXT at 31s", "NEXT at 1m1s", "NEXT at 1m31s",
+			"OLD at 0s", "NEXT at 0s", "NEXT at 1s", "NEXT at 3s", "NEXT at 7s", "NEXT at 15s", "NEXT at 31s", "NEXT at 1m1s",
+			"NEXT at 1m31s",
 			"THIRD at 1m40s", "THIRD at 1m41s", "THIRD at 1m43s", "THIRD at 1m47s", "THIRD at 1m48s", "THIRD at 1m50s", "THIRD at 1m54s",
 		}, a.reviewed())
 	})

@@ -72,9 +72,12 @@ func TestARefusingAPI(t *testing.T) {
 			want: "mark token secret ns/app-token invalid: kube-apiserver answered 403 Forbidden: secrets is forbidden: no",
 		},
 		"LiveSecret": {
-			verb: "get", resource: "secrets", answer: forbidden, marked: true, want: `look up secret ns/app-token: secrets is forbidden: no`,
+			verb: "get", resource: "secrets", answer: forbidden, marked: true,
+			want: `look up secret ns/app-token: secrets is forbidden: no`,
 		},
-		"DeleteConflict": {verb: "delete", resource: "secrets", answer: conflict, marked: true, decisions: map[string]float64{"changed": 1}},
+		"DeleteConflict": {
+			verb: "delete", resource: "secrets", answer: conflict, marked: true, decisions: map[string]float64{"changed": 1},
+		},
 		"Delete": {
 			verb: "delete", resource: "secrets", answer: forbidden, marked: true,
 			want: "delete token secret ns/app-token: kube-apiserver answered 403 Forbidden: secrets is forbidden: no",
@@ -108,7 +111,8 @@ func TestOneFailureHoldsUpNoOther(t *testing.T) {
 	fails := true
 	w.Client.PrependReactor("patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if fails && action.(clienttesting.PatchActionImpl).Name == "app-token" {
-			return true, nil, apierrors.NewGenericServerResponse(http.StatusInternalServerError, "patch", schema.GroupResource{}, "", "", 0, true)
+			return true, nil, apierrors.NewGenericServerResponse(http.StatusInternalServerError, "patch", schema.GroupResource{}, "", "", 0,
+				true)
 		}
 		return false, nil, nil
 	})
@@ -276,7 +280,9 @@ func TestRun(t *testing.T) {
 		"Mounted": {
 			objects: objects{account(), tokenSecret(), mounting("app-token")}, wantActions: []string{listPods}, want: counts{"mounted": 1},
 		},
-		"NoCandidate": {reason: "no Pod is looked at in vain", objects: objects{account(), tokenSecret(usedOn(today))}, want: counts{"used": 1}},
+		"NoCandidate": {
+			reason: "no Pod is looked at in vain", objects: objects{account(), tokenSecret(usedOn(today))}, want: counts{"used": 1},
+		},
 		"Tried": {
 			reason: "the operator will ask which client", objects: objects{account(), tokenSecret(usedOn(today), invalidSince(longAgo))},
 			wantEvents: tried, want: counts{"tried-while-invalid": 1},
@@ -291,12 +297,13 @@ func TestRun(t *testing.T) {
 		"DryRunDelete": {
 			change: dryRun, objects: objects{account(), tokenSecret(invalidSince(longAgo))}, wantActions: readsLive,
 			wantEvents: []string{"Normal LegacyTokenWouldBeDeleted"}, want: counts{"delete": 1},
-			note: `app-token: Normal LegacyTokenWouldBeDeleted: the token of ServiceAccount "app" has been invalid since 2022-12-27 (last ` +
-				`use: none): the Secret would be deleted, but for the dry run; the annotation sa-controller-manager/keep=true keeps the ` +
-				`Secret`,
+			note: `app-token: Normal LegacyTokenWouldBeDeleted: the token of ServiceAccount "app" has been invalid since 2022-12-27 ` +
+				`(last use: none): the Secret would be deleted, but for the dry run; the annotation sa-controller-manager/keep=true ` +
+				`keeps the Secret`,
 		},
 		"AutoKeepsOne": {
-			reason: "or Auto would create another one each time", change: auto, objects: objects{account(), tokenSecret()}, want: counts{"own": 1},
+			reason: "or Auto would create another one each time", change: auto, objects: objects{account(), tokenSecret()},
+			want: counts{"own": 1},
 		},
 		"GoneMeanwhile": {
 			objects: objects{account(), tokenSecret(invalidSince(longAgo))}, gone: []string{"app-token"}, wantActions: removed[:2],
@@ -323,20 +330,24 @@ func TestRun(t *testing.T) {
 		"ChangedWithoutMeaning": {
 			reason: "the deletion is of what was read live", objects: objects{account(), tokenSecret(invalidSince(longAgo))},
 			live:        objects{tokenSecret(invalidSince(longAgo), controllertest.AtVersion("21"))},
-			wantActions: append(readsLive[:3:3], "delete secrets app-token [uid-app-token 21]"), wantEvents: deletes, want: counts{"delete": 1},
+			wantActions: append(readsLive[:3:3], "delete secrets app-token [uid-app-token 21]"), wantEvents: deletes,
+			want: counts{"delete": 1},
 		},
 
 		// What was re-issued needs no reference, and its successor stays.
 		"ReplacedMark": {
-			objects: replaced(usedOn(longAgo)), wantActions: []string{listPods, marked}, wantEvents: marks, want: counts{"mark": 1, "successor": 1},
+			objects: replaced(usedOn(longAgo)), wantActions: []string{listPods, marked}, wantEvents: marks,
+			want: counts{"mark": 1, "successor": 1},
 		},
 		"ReplacedAuto": {
-			reason: "the successor is the account's own", change: auto, objects: replaced(usedOn(longAgo)), wantActions: []string{listPods, marked},
-			wantEvents: marks, want: counts{"mark": 1, "own": 1},
+			reason: "the successor is the account's own", change: auto, objects: replaced(usedOn(longAgo)),
+			wantActions: []string{listPods, marked},
+			wantEvents:  marks, want: counts{"mark": 1, "own": 1},
 		},
 		"ReplacedDelete": {
 			reason: "the successor is read live, too", objects: replaced(invalidSince(longAgo)),
-			wantActions: append(readsLive[:3:3], "get secrets new", deleted), wantEvents: deletes, want: counts{"delete": 1, "successor": 1},
+			wantActions: append(readsLive[:3:3], "get secrets new", deleted), wantEvents: deletes,
+			want: counts{"delete": 1, "successor": 1},
 		},
 		"SuccessorGoneMeanwhile": {
 			objects: replaced(invalidSince(longAgo)), gone: []string{"new"}, wantActions: append(readsLive[:3:3], "get secrets new"),
@@ -376,7 +387,8 @@ func TestRun(t *testing.T) {
 				}
 			}
 			testutil.Check(t, tc.reason+": done", done, w.Series(t, "sacm_legacy_token_cleanups_total"))
-			testutil.Check(t, "the last run", float64(noon().Unix()), w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")[""])
+			testutil.Check(t, "the last run", float64(noon().Unix()),
+				w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")[""])
 		})
 	}
 }

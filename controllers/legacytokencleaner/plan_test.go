@@ -76,7 +76,8 @@ func TestPlan(t *testing.T) {
 			want: remove,
 		},
 		"UsedOnTheDayOfTheMark": {
-			reason: "before or after it, nobody knows", secret: tokenSecret(usedOn("2023-05-01"), invalidSince("2023-05-01")), want: keepUsed,
+			reason: "before or after it, nobody knows", secret: tokenSecret(usedOn("2023-05-01"), invalidSince("2023-05-01")),
+			want: keepUsed,
 		},
 		"UsedAndMarkIsNoDate": {secret: tokenSecret(usedOn("2023-05-09"), invalidSince("x")), want: keepUsed},
 

@@ -184,7 +184,8 @@ func TestTheStateCannotBeRead(t *testing.T) {
 			testutil.Expect(t, n >= 30 && n <= 100, "%d requests in an hour", n)
 			testutil.Check(t, "writes", 0, requests["update"]+requests["create"])
 			events := strings.Join(c.recorded()[told:], "\n")
-			testutil.Expect(t, (tc.told != "" || events == "") && strings.Contains(events, tc.told), "Events are %q, want %q", events, tc.told)
+			testutil.Expect(t, (tc.told != "" || events == "") && strings.Contains(events, tc.told), "Events are %q, want %q", events,
+				tc.told)
 			const consequence = "until that is fixed new namespaces get the root CA file alone, what is published stays, " +
 				"and no token Secret is filled"
 			testutil.Expect(t, tc.told == "" || strings.Contains(events, consequence), "Events do not name the consequence: %q", events)
@@ -204,7 +205,8 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 		}
 	}), nil)
 	const large = 512 << 10
-	testutil.Check(t, "many certificates fit into a file, and not beside a large one", true, len(many) < large && len(many) > maxUnion-large)
+	testutil.Check(t, "many certificates fit into a file, and not beside a large one", true, len(many) < large &&
+		len(many) > maxUnion-large)
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "ABC")
 		parse := func(text []byte) *Bundle { return testutil.Get(ParseBundle(text))(t) }

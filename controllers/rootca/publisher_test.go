@@ -245,7 +245,8 @@ func TestAnotherWriterIsDamped(t *testing.T) {
 		counts       bool
 	}{
 		"Mutated": {
-			reason: "an admission policy writes its own bundle and stamps the object, so each write is an event", verb: "update", counts: true,
+			reason: "an admission policy writes its own bundle and stamps the object, so each write is an event", verb: "update",
+			counts: true,
 			answer: func(w *world, sent *corev1.ConfigMap) (bool, runtime.Object, error) {
 				return store(w, sent, data("ca.crt", "corporate"))
 			},
@@ -345,8 +346,8 @@ func TestAnImmutableOneIsTold(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		testutil.Check(t, "requests in a day", []string{}, w.requests())
 		testutil.Check(t, "Events",
-			[]string{"kube-root-ca.crt: Warning ImmutableRootCA: the ConfigMap is immutable and does not hold the root CA bundle as it is now: " +
-				"delete it, it is created again at once"}, w.recorded())
+			[]string{"kube-root-ca.crt: Warning ImmutableRootCA: the ConfigMap is immutable and does not hold the root CA bundle as it " +
+				"is now: delete it, it is created again at once"}, w.recorded())
 	})
 }
 

@@ -42,7 +42,8 @@ func TestPlan(t *testing.T) {
 		"InOverlap": {reason: "the end does not move", file: "B", known: "B A@20m", published: "BA", state: "B A@20m0s"},
 		"Ended":     {reason: "the file as it is again", file: "B", known: "B A@0s", published: "B", state: "B", ended: "A"},
 		"ChangedAgain": {
-			reason: "one end for both: none ends before its time", file: "C", known: "B A@20m", published: "CBA", state: "C BA@1h0m0s", began: "B",
+			reason: "one end for both: none ends before its time", file: "C", known: "B A@20m", published: "CBA", state: "C BA@1h0m0s",
+			began: "B",
 		},
 		"BothEnd": {file: "C", known: "C BA@0s", published: "C", state: "C", ended: "BA"},
 		"ChangedAtTheEnd": {
@@ -66,7 +67,8 @@ func TestPlan(t *testing.T) {
 		"Repeated":    {reason: "the file is published as it is, even so", file: "AA", known: "A", published: "AA", state: "AA"},
 		"AlsoCurrent": {reason: "an edited state", file: "B", known: "A A@20m", published: "BA", state: "B A@20m0s"},
 		"EndedAndCurrent": {
-			reason: "an edited state: what has ended does not begin again", file: "B", known: "A A@-1s", published: "B", state: "B", ended: "A",
+			reason: "an edited state: what has ended does not begin again", file: "B", known: "A A@-1s", published: "B", state: "B",
+			ended: "A",
 		},
 		"PreviousTwice": {reason: "an edited state", file: "B", known: "B AA@20m", published: "BA", state: "B A@20m0s"},
 		"FarFuture": {
@@ -74,11 +76,16 @@ func TestPlan(t *testing.T) {
 			file:   "B", known: "B A@9000h", published: "BA", state: "B A@1h0m0s",
 		},
 		"Shortened": {
-			reason: "restarted with a shorter overlap", file: "B", known: "B A@50m", overlap: 10 * time.Minute, published: "BA", state: "B A@10m0s",
+			reason: "restarted with a shorter overlap", file: "B", known: "B A@50m", overlap: 10 * time.Minute, published: "BA",
+			state: "B A@10m0s",
 		},
-		"Zero":            {reason: "the previous one is compromised", file: "B", known: "A", off: true, published: "B", state: "B", ended: "A"},
-		"ZeroInOverlap":   {reason: "restarted to end it", file: "B", known: "B A@50m", off: true, published: "B", state: "B", ended: "A"},
-		"UnreadCurrent":   {reason: "the state's current could not be read", file: "B", known: "- A@20m", published: "BA", state: "B A@20m0s"},
+		"Zero": {
+			reason: "the previous one is compromised", file: "B", known: "A", off: true, published: "B", state: "B", ended: "A",
+		},
+		"ZeroInOverlap": {reason: "restarted to end it", file: "B", known: "B A@50m", off: true, published: "B", state: "B", ended: "A"},
+		"UnreadCurrent": {
+			reason: "the state's current could not be read", file: "B", known: "- A@20m", published: "BA", state: "B A@20m0s",
+		},
 		"AllOfThemChange": {file: "CD", known: "AB", published: "CDAB", state: "CD AB@1h0m0s", began: "AB"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,14 +169,17 @@ func TestReadingADamagedState(t *testing.T) {
 		damage  string // what one line of it must say, "" if there is none
 		unknown string // what the error must say
 	}{
-		"NoSchema": {change: func(d map[string][]byte) { delete(d, "schema-version") }, want: "B A@20m0s", damage: "schema-version is missing"},
+		"NoSchema": {
+			change: func(d map[string][]byte) { delete(d, "schema-version") }, want: "B A@20m0s", damage: "schema-version is missing",
+		},
 		"Newer": {
 			reason: "nothing of it is understood", change: func(d map[string][]byte) { d["schema-version"] = []byte("2") }, want: "-",
 			unknown: `its schema-version is "2", this program knows "1" only: run the newer version`,
 		},
 		"NoCurrent": {change: func(d map[string][]byte) { delete(d, "current.crt") }, want: "- A@20m0s", damage: "current.crt: is empty"},
 		"NoCertificate": {
-			change: func(d map[string][]byte) { d["previous.crt"] = []byte("hello") }, want: "B", damage: "previous.crt: holds no certificate",
+			change: func(d map[string][]byte) { d["previous.crt"] = []byte("hello") }, want: "B",
+			damage: "previous.crt: holds no certificate",
 		},
 		"NoEnd": {
 			reason: "it ends like one that begins now", change: func(d map[string][]byte) { delete(d, "until") }, want: "B A@1m0s",
@@ -303,12 +313,15 @@ func TestParseBundle(t *testing.T) {
 
 		"Nothing": {pem: nil, refused: "is empty"},
 		"KeyByName": {
-			reason: "of the wrong one, with another label", pem: bytes.ReplaceAll(testkeys.P256(), []byte("EC PRIVATE KEY"), []byte("CERTIFICATE")),
+			reason:  "of the wrong one, with another label",
+			pem:     bytes.ReplaceAll(testkeys.P256(), []byte("EC PRIVATE KEY"), []byte("CERTIFICATE")),
 			refused: "at least one certificate",
 		},
-		"Key":         {reason: "the wrong one of the two files", pem: testkeys.P256(), refused: "at least one certificate"},
-		"Garbage":     {pem: garbage, refused: "at least one certificate"},
-		"GarbageLast": {reason: "half a bundle would lock out half of the clients", pem: join(one, garbage), refused: "at least one certificate"},
+		"Key":     {reason: "the wrong one of the two files", pem: testkeys.P256(), refused: "at least one certificate"},
+		"Garbage": {pem: garbage, refused: "at least one certificate"},
+		"GarbageLast": {
+			reason: "half a bundle would lock out half of the clients", pem: join(one, garbage), refused: "at least one certificate",
+		},
 		"CutLast": {
 			reason: "the copy of a file was cut off: half of the clients would be locked out", pem: join(one, two[:len(two)/2]),
 			refused: "2 PEM blocks, 1 of which",
@@ -317,14 +330,17 @@ func TestParseBundle(t *testing.T) {
 			reason: "three files put together without a line break between two", pem: join(one, bytes.TrimSpace(two), one),
 			refused: "3 PEM blocks, 1 of which",
 		},
-		"KeyBesides": {reason: "everybody who may read a token Secret would have it", pem: join(one, testkeys.P256()), refused: "private key"},
+		"KeyBesides": {
+			reason: "everybody who may read a token Secret would have it", pem: join(one, testkeys.P256()), refused: "private key",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := bytes.Clone(tc.pem)
 			got, err := ParseBundle(given)
 			clear(given) // the bundle keeps its own copy
 			if tc.refused != "" {
-				testutil.Require(t, err != nil && strings.Contains(err.Error(), tc.refused) && got == nil, "%s: got error %v, want one that says %q",
+				testutil.Require(t, err != nil && strings.Contains(err.Error(), tc.refused) && got == nil,
+					"%s: got error %v, want one that says %q",
 					tc.reason, err, tc.refused)
 				for line := range strings.Lines(string(testkeys.P256())) {
 					if text := strings.TrimSpace(line); !strings.HasPrefix(text, "-----") && strings.Contains(err.Error(), text) {

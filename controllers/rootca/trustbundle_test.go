@@ -63,8 +63,9 @@ func (a authorities) bundleOf(manager, word string, age int) *certificatesv1.Clu
 			Name: trustBundleName(bundle.hash), UID: types.UID("uid-" + word), ResourceVersion: "7",
 			CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Duration(age) * time.Minute)),
 			ManagedFields: []metav1.ManagedFieldsEntry{{
-				Manager: manager, APIVersion: "certificates.k8s.io/v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-				FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:signerName":{},"f:trustBundle":{}}}`),
+				Manager: manager, APIVersion: "certificates.k8s.io/v1", Operation: metav1.ManagedFieldsOperationUpdate,
+				FieldsType: "FieldsV1",
+				FieldsV1:   metav1.NewFieldsV1(`{"f:spec":{"f:signerName":{},"f:trustBundle":{}}}`),
 			}},
 		},
 		Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: ServingSigner, TrustBundle: text},
@@ -168,8 +169,9 @@ func TestTrustBundle(t *testing.T) {
 			first: deletesA, live: all,
 		},
 		"TwoPrevious": {
-			reason: "two at most: the newer one is enough until B is there", objects: objects{a.bundleOf(ours, "C", 1), a.bundleOf(ours, "A", 2)},
-			first: []string{"delete A [uid-A 7]", "create B"}, second: []string{"delete C [uid-C 7]"}, live: all,
+			reason:  "two at most: the newer one is enough until B is there",
+			objects: objects{a.bundleOf(ours, "C", 1), a.bundleOf(ours, "A", 2)},
+			first:   []string{"delete A [uid-A 7]", "create B"}, second: []string{"delete C [uid-C 7]"}, live: all,
 		},
 		"Edited": {objects: objects{edited(a.bundleOf(ours, "B", 1), "A")}, first: []string{"update B [7]"}, live: all},
 		"Foreign": {
@@ -266,7 +268,8 @@ func TestSecondTrustBundlePublisher(t *testing.T) {
 		w.checkCounts()
 		_, err = w.Check()
 		const problem = "another client keeps deleting the ClusterTrustBundle BA, which is created again less and less often, " +
-			"up to once a minute: if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
+			"up to once a minute: if that is kube-controller-manager, take the controller away from it with sa-controller-manager " +
+			"kubeadm takeover"
 		testutil.Check(t, "readiness", problem, w.named(fmt.Sprint(err)))
 		testutil.Check(t, "Events", []string{"BA: Warning SecondTrustBundlePublisher: " + problem}, slices.Compact(w.events()))
 		testutil.Check(t, "replaced", map[string]float64{"clustertrustbundles": attempts + 6},

@@ -86,7 +86,8 @@ func TestSync(t *testing.T) {
 		"Active":      {objects: []runtime.Object{active("shop")}, want: creates("shop/default")},
 		"Terminating": {reason: "nothing can be created there", objects: []runtime.Object{terminating("shop")}, want: creates()},
 		"NoPhase": {
-			reason: "not Active yet", objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}, want: creates(),
+			reason: "not Active yet", objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}},
+			want: creates(),
 		},
 		"Exists": {objects: []runtime.Object{active("shop"), account("shop", "default")}, want: creates()},
 		"NoNamespace": {
@@ -214,10 +215,12 @@ func TestEnsure(t *testing.T) {
 			reason: "names the account once", answer: boom, requests: creates("shop/default"),
 			err: "create service account shop/default: " + boom.Error(),
 		},
-		"Selected":   {template: template, want: selected, requests: append(asked, creates("shop/default")...)},
-		"NoSelector": {reason: "nothing to ask for", template: template, name: "builder", want: templated, requests: creates("shop/builder")},
-		"Gone":       {reason: "nothing can be created there", template: template, gone: true, requests: asked},
-		"Forbidden":  {reason: "never without its fields", template: template, unread: forbidden, requests: asked, err: forbidden.Error()},
+		"Selected": {template: template, want: selected, requests: append(asked, creates("shop/default")...)},
+		"NoSelector": {
+			reason: "nothing to ask for", template: template, name: "builder", want: templated, requests: creates("shop/builder"),
+		},
+		"Gone":      {reason: "nothing can be created there", template: template, gone: true, requests: asked},
+		"Forbidden": {reason: "never without its fields", template: template, unread: forbidden, requests: asked, err: forbidden.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

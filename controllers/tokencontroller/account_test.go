@@ -49,8 +49,9 @@ func TestSyncAccountAuto(t *testing.T) {
 		"New":       {reason: "two requests: a complete Secret and the reference", want: []string{createsOwn, referencesOwn}},
 		"Satisfied": {reason: "one is enough", change: referencing("app-token-frstz"), secrets: list{own("app-token-frstz")}},
 		"ReferenceToMissingSecret": {
-			reason: "a reference alone is no token, and no token controller chooses such names", change: referencing("gone", "app-token-long"),
-			want: []string{createsOwn, referencesOwn + " gone app-token-long"},
+			reason: "a reference alone is no token, and no token controller chooses such names",
+			change: referencing("gone", "app-token-long"),
+			want:   []string{createsOwn, referencesOwn + " gone app-token-long"},
 		},
 		"CrashedBeforeReferencing": {
 			reason: "what was created is adopted: no duplicate, no orphan", secrets: list{own("app-token-frstz")},
@@ -172,13 +173,17 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 		"There": {reason: "it will show", live: []runtime.Object{theirs}, want: []string{looksUp}},
 		"Gone":  {reason: "its reference dangles", want: []string{looksUp, createsOwn, referencesOwn + " app-token-frstz"}},
 		"NoneOfOurs": {
-			reason: "it never will show", live: []runtime.Object{opaque}, want: []string{looksUp, createsOwn, referencesOwn + " app-token-frstz"},
+			reason: "it never will show", live: []runtime.Object{opaque},
+			want: []string{looksUp, createsOwn, referencesOwn + " app-token-frstz"},
 		},
 		"ThereAdopting": {reason: "one is enough", ours: ours, live: []runtime.Object{theirs}, want: []string{looksUp}},
-		"GoneMade":      {reason: "ours takes its place", ours: ours, made: true, want: []string{looksUp, referencesOwn + " app-token-frstz"}},
+		"GoneMade": {
+			reason: "ours takes its place", ours: ours, made: true, want: []string{looksUp, referencesOwn + " app-token-frstz"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, how := range []func(*corev1.ServiceAccount){listed(meta.FieldManager, "app-token-frstz"), referencing("app-token-frstz")} {
+			for _, how := range []func(*corev1.ServiceAccount){listed(meta.FieldManager, "app-token-frstz"),
+				referencing("app-token-frstz")} {
 				w := newWorld(t, append(tc.live, account())...)
 				w.Auto = true
 				w.Cache(t, account(how))
@@ -276,7 +281,8 @@ func TestSyncReferences(t *testing.T) {
 	}{
 		"Observed": {
 			reason:  "a delete that was seen needs no second check, if the entry is a token controller's",
-			deleted: deleted(ours), account: account(referencing("first"), written, referencing("last")), want: []string{kept + " first last"},
+			deleted: deleted(ours), account: account(referencing("first"), written, referencing("last")),
+			want: []string{kept + " first last"},
 		},
 		"ObservedAndAUsers": {
 			reason: "as upstream does, if nothing bears its name", deleted: deleted("token"),
@@ -307,7 +313,8 @@ func TestSyncReferences(t *testing.T) {
 			live: secrets{opaque(many[3])}, want: []string{"list secrets", kept + " " + many[3]},
 		},
 		"ManyWritten": {
-			reason: "anybody can write managedFields", account: account(listed(meta.FieldManager, many...)), want: []string{"list secrets", kept},
+			reason: "anybody can write managedFields", account: account(listed(meta.FieldManager, many...)),
+			want: []string{"list secrets", kept},
 		},
 		"Conflict": {
 			reason: "no later event would queue this key", deleted: deleted(ours), account: account(written), want: []string{kept},
@@ -315,15 +322,17 @@ func TestSyncReferences(t *testing.T) {
 		},
 		"NotReferenced": {reason: "nothing to remove", deleted: deleted("token"), account: account(referencing("other"))},
 		"AccountRecreated": {
-			reason: "the new account's entry is for a Secret to come", deleted: deleted("token"), account: account(recreated, referencing("token")),
+			reason: "the new account's entry is for a Secret to come", deleted: deleted("token"),
+			account: account(recreated, referencing("token")),
 		},
 		"CreatedAgain": {
 			reason: "the reference is right again", deleted: deleted("token"), account: account(referencing("token")),
 			cached: secrets{tokenSecret("token")},
 		},
 		"CreatedAgainForAnother": {
-			reason: "its deletion would not queue this key", deleted: deleted(ours), account: account(written), cached: secrets{anothersToken(ours)},
-			want: []string{kept},
+			reason: "its deletion would not queue this key", deleted: deleted(ours), account: account(written),
+			cached: secrets{anothersToken(ours)},
+			want:   []string{kept},
 		},
 		"CreatedAgainForAnotherAndAUsers": {
 			reason: "the person may mean what bears the name now", deleted: deleted("token"), account: account(referencing("token")),
@@ -332,7 +341,8 @@ func TestSyncReferences(t *testing.T) {
 		"SweptAndAnothers": {reason: "likewise", account: account(written), cached: secrets{anothersToken(ours)}, want: []string{kept}},
 		"Swept":            {reason: "found missing and confirmed", account: account(written), want: []string{"get secrets " + ours, kept}},
 		"SweptButOfAnotherType": {
-			reason: "it was never in this cache", account: account(written), live: secrets{opaque(ours)}, want: []string{"get secrets " + ours},
+			reason: "it was never in this cache", account: account(written), live: secrets{opaque(ours)},
+			want: []string{"get secrets " + ours},
 		},
 		"SweptButNobodys": {reason: "a user may list a Secret that is yet to come", account: account(referencing(ours))},
 		"NoName":          {reason: "no request can be made of it", account: account(listed(meta.FieldManager, "no/name"))},

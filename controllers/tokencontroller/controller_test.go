@@ -105,7 +105,8 @@ type counts struct{ filled, replaced float64 }
 // rotate makes another key the active one.
 func (w *world) rotate(t *testing.T) {
 	t.Helper()
-	w.ring.Set(signing.NewRing(testkeys.Parse(testkeys.P256Other()).As(signing.Active), w.ring.Ring().Active().Public().As(signing.Retired)))
+	w.ring.Set(signing.NewRing(testkeys.Parse(testkeys.P256Other()).As(signing.Active),
+		w.ring.Ring().Active().Public().As(signing.Retired)))
 }
 
 // TestARecreatedAccount: the watch may show it as a change of the previous one, whose token Secrets go.

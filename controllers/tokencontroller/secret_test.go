@@ -54,8 +54,9 @@ func TestSyncSecret(t *testing.T) {
 		"Empty": {reason: "what a user creates is filled with one request and none before it", want: []string{everything}},
 		"Full":  {reason: "nothing is written where nothing is lacking", filled: true},
 		"OnlyTokenMissing": {
-			reason: "emptying data.token is how people ask for a new token", filled: true, change: withData(corev1.ServiceAccountTokenKey, ""),
-			want: []string{fills + " token"},
+			reason: "emptying data.token is how people ask for a new token", filled: true,
+			change: withData(corev1.ServiceAccountTokenKey, ""),
+			want:   []string{fills + " token"},
 		},
 		"StaleCA": {
 			reason: "ca.crt follows the root CA, the token stays", filled: true, change: withData(corev1.ServiceAccountRootCAKey, otherCA),
@@ -121,7 +122,8 @@ func TestSyncSecret(t *testing.T) {
 		},
 		"DeleteError": {uncached: true, filled: true, fails: "delete", answer: boom, want: []string{asksAccount, deletesIt}, err: boom},
 		"LookupError": {
-			uncached: true, reason: "no answer is not a no", filled: true, fails: "get", answer: boom, want: []string{asksAccount}, err: boom,
+			uncached: true, reason: "no answer is not a no", filled: true, fails: "get", answer: boom, want: []string{asksAccount},
+			err: boom,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +139,8 @@ func TestSyncSecret(t *testing.T) {
 			if !tc.uncached {
 				w.Cache(t, cmp.Or(tc.account, account()))
 			}
-			testutil.Expect(t, w.secretDue(w.secrets.Get(named("token"))) || len(tc.want)+len(tc.events) <= 0, "%s: a new leader does not queue it",
+			testutil.Expect(t, w.secretDue(w.secrets.Get(named("token"))) || len(tc.want)+len(tc.events) <= 0,
+				"%s: a new leader does not queue it",
 				tc.reason)
 			if tc.fails != "" {
 				w.Fail(tc.fails, "*", tc.answer)
@@ -246,12 +249,14 @@ func TestRevokedKey(t *testing.T) {
 		"pruned":         {tokenSecret("token", filled(t), token), with(false), false},
 		"marked invalid": {tokenSecret("token", filled(t), token, invalidSince), with(true), false},
 		"of another Secret": {
-			tokenSecret("token", filled(t), withData("token", controllertest.Token(t, testkeys.P256Other(), testUID, "other"))), with(true), false,
+			tokenSecret("token", filled(t), withData("token", controllertest.Token(t, testkeys.P256Other(), testUID, "other"))), with(true),
+			false,
 		},
 		"of another account": {tokenSecret("token", filled(t), withToken(t, testkeys.P256Other(), otherUID)), with(true), false},
 	} {
 		plan := planSecret(tokensecrets.Observe(tc.secret), account(), nil, tc.keys)
-		testutil.Expect(t, plan.token == tc.want && (!tc.want || plan.warning.reason == ""), "%s: a new token %t, warning %+v; want %t", name,
+		testutil.Expect(t, plan.token == tc.want && (!tc.want || plan.warning.reason == ""), "%s: a new token %t, warning %+v; want %t",
+			name,
 			plan.token, plan.warning, tc.want)
 	}
 }
@@ -375,7 +380,8 @@ func TestAWriteThatChangedNothing(t *testing.T) {
 			w.Client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tc.answer, nil })
 			for try := range 2 {
 				err := tc.sync(w)
-				testutil.Expect(t, errors.Is(err, meta.ErrUnchanged), "%s, try %d: error %v, want %v", tc.reason, try, err, meta.ErrUnchanged)
+				testutil.Expect(t, errors.Is(err, meta.ErrUnchanged), "%s, try %d: error %v, want %v", tc.reason, try, err,
+					meta.ErrUnchanged)
 				testutil.CheckContains(t, tc.reason+": requests", "patch", strings.Join(w.Actions(t), ", "))
 			}
 			testutil.Check(t, tc.reason, []string{"Warning TokenSecretRefused"}, w.Events()[:1])
@@ -428,7 +434,8 @@ func TestNoSignatureAfterARefusal(t *testing.T) {
 		err := w.syncAccount(t.Context(), named("app"))
 		testutil.Check(t, fmt.Sprint("try ", n), want, w.Actions(t))
 		refused := err != nil
-		testutil.Expect(t, refused == (n < 2) && (!refused || strings.Contains(err.Error(), "exceeded quota: few")), "try %d: error %v", n, err)
+		testutil.Expect(t, refused == (n < 2) && (!refused || strings.Contains(err.Error(), "exceeded quota: few")), "try %d: error %v", n,
+			err)
 	}
 	testutil.Check(t, "Events", []string{"Warning TokenSecretRefused"}, w.Events())
 	counted := w.Series(t, "sacm_legacy_tokens_issued_total")

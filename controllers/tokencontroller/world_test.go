@@ -69,7 +69,8 @@ func newWorld(t testing.TB, live ...runtime.Object) *world {
 // worldAt begins at a time. If that is zero, the clock is that of the synctest bubble and may jump.
 func worldAt(t testing.TB, now time.Time, live ...runtime.Object) *world {
 	t.Helper()
-	w := &world{World: controllertest.NewWorld(now, live...), ring: signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(testkeys.P256())))}
+	w := &world{World: controllertest.NewWorld(now, live...),
+		ring: signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(testkeys.P256())))}
 	config := Config{
 		Client:        w.Client,
 		Metadata:      onlyMetadata{client: w.Client},

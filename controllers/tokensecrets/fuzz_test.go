@@ -50,7 +50,8 @@ func FuzzObserve(f *testing.F) {
 			"account %q from the annotation %q", observed.AccountName, name)
 		testutil.Expect(t, (observed.AccountUID == "") == (uid == "") && (len(uid) > longestUID || string(observed.AccountUID) == uid),
 			"UID %q from the annotation %q", observed.AccountUID, uid)
-		testutil.Expect(t, len(reissue) > longestUID || observed.Reissue == reissue, "mode %q from the annotation %q", observed.Reissue, reissue)
+		testutil.Expect(t, len(reissue) > longestUID || observed.Reissue == reissue, "mode %q from the annotation %q", observed.Reissue,
+			reissue)
 		if p := observed.Predecessor; p != (Predecessor{}) && (p.String() != replaces || parsePredecessor(p.String()) != p) {
 			t.Errorf("predecessor %q from %q", p, replaces)
 		}

@@ -64,7 +64,9 @@ func TestOwn(t *testing.T) {
 			reason: "kube-apiserver refuses its token, so the account needs another one", references: "a",
 			secrets: list{secretOf("a", ours, labelled(InvalidSinceLabel))},
 		},
-		"Terminating":        {references: "a", secrets: list{secretOf("a", func(s *corev1.Secret) { s.DeletionTimestamp = new(metav1.Now()) })}},
+		"Terminating": {
+			references: "a", secrets: list{secretOf("a", func(s *corev1.Secret) { s.DeletionTimestamp = new(metav1.Now()) })},
+		},
 		"OfAnEarlierAccount": {references: "a", secrets: list{secretOf("a", withAnnotation(corev1.ServiceAccountUIDKey, "other"))}},
 		"OursFirst": {
 			reason: "then the older one may go once it is unused", references: "a b",
@@ -72,7 +74,8 @@ func TestOwn(t *testing.T) {
 		},
 		"OldestFirst": {
 			reason: "the answer does not change when a younger one comes", references: "a b c",
-			secrets: list{secretOf("c", createdAt(2), ours), secretOf("a", createdAt(3), ours), secretOf("b", createdAt(2), ours)}, want: "b",
+			secrets: list{secretOf("c", createdAt(2), ours), secretOf("a", createdAt(3), ours), secretOf("b", createdAt(2), ours)},
+			want:    "b",
 		},
 		"Replaced": {
 			reason: "a re-issued Secret gives way, or it would stay forever", references: "replaced b",
@@ -146,11 +149,13 @@ func TestEveryDeletionIsSaid(t *testing.T) {
 		"Gone": apierrors.NewNotFound(resource, "robot-token"), "Refused": errBoom,
 	} {
 		client, recorded, said := fake.NewClientset(tokenSecret()), record.NewFakeRecorder(10), ""
-		client.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return answer != nil, nil, answer })
+		client.PrependReactor("delete", "secrets",
+			func(clienttesting.Action) (bool, runtime.Object, error) { return answer != nil, nil, answer })
 		var log bytes.Buffer
 		ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(0))))
 		deleted, err := Delete(ctx, client, events.NewRecorderTo(recorded), Observe(tokenSecret()), "Tidied", "nobody needs it")
-		testutil.Expect(t, deleted == (answer == nil) && errors.Is(err, errBoom) == (name == "Refused") && (err == nil || name == "Refused"),
+		testutil.Expect(t, deleted == (answer == nil) && errors.Is(err, errBoom) == (name == "Refused") &&
+			(err == nil || name == "Refused"),
 			"%s: got %v and %v", name, deleted, err)
 		if close(recorded.Events); deleted {
 			said = "Normal Tidied deleted: nobody needs it"
@@ -264,18 +269,22 @@ func TestWrittenReferences(t *testing.T) {
 		entries list
 		want    bool
 	}{
-		"Ours":        {entries: list{wrote(meta.FieldManager, oneReference)}, want: true},
-		"Upstream's":  {entries: list{wrote(kcm, oneReference)}, want: true},
-		"Applied":     {reason: "a manager may own the fields of the entry too", entries: list{wrote(meta.FieldManager, applied)}, want: true},
+		"Ours":       {entries: list{wrote(meta.FieldManager, oneReference)}, want: true},
+		"Upstream's": {entries: list{wrote(kcm, oneReference)}, want: true},
+		"Applied": {
+			reason: "a manager may own the fields of the entry too", entries: list{wrote(meta.FieldManager, applied)}, want: true,
+		},
 		"SecondEntry": {entries: list{wrote("kubectl-edit", labelFields), wrote(kcm, two)}, want: true},
 		"Shared": {
-			reason: "another client wants the same entry, too", entries: list{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)},
+			reason:  "another client wants the same entry, too",
+			entries: list{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)},
 		},
 
 		"User's": {reason: "a user's own Secret, maybe not created yet", entries: list{wrote("kubectl-edit", oneReference)}},
 		"UsersBesidesOurs": {
-			reason:  "we wrote another one",
-			entries: list{wrote("kubectl-edit", oneReference), wrote(meta.FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`)},
+			reason: "we wrote another one",
+			entries: list{wrote("kubectl-edit", oneReference),
+				wrote(meta.FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`)},
 		},
 		"WholeList": {reason: "before the list had keys, who owned it owned no entry", entries: list{wrote(kcm, `{"f:secrets":{}}`)}},
 		"Prefix": {
@@ -285,7 +294,8 @@ func TestWrittenReferences(t *testing.T) {
 		"Pull": {reason: "a pull secret is no token reference", entries: list{wrote(kcm, pullSecret)}},
 		"PullBesidesSecrets": {
 			reason: "it wrote another reference, and a pull secret of this name", entries: list{
-				wrote(kcm, `{"f:imagePullSecrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}},"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
+				wrote(kcm, `{"f:imagePullSecrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}},`+
+					`"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
 			},
 		},
 	} {
@@ -294,7 +304,8 @@ func TestWrittenReferences(t *testing.T) {
 			testutil.Check(t, tc.reason, tc.want, WrittenReferences(has.ManagedFields).Has("robot-token-x2x9z"))
 			kept := KeepWrittenReferences(has.ManagedFields)
 			testutil.Check(t, tc.reason+": of the trimmed account", tc.want, WrittenReferences(kept).Has("robot-token-x2x9z"))
-			testutil.Expect(t, len(kept) <= 1 && (!tc.want || len(kept) != 0), "%s: %d entries are kept, want one at most", tc.reason, len(kept))
+			testutil.Expect(t, len(kept) <= 1 && (!tc.want || len(kept) != 0), "%s: %d entries are kept, want one at most", tc.reason,
+				len(kept))
 			testutil.Check(t, "kept of what was kept", kept, KeepWrittenReferences(kept))
 		})
 	}
@@ -322,7 +333,8 @@ func TestTokenWriter(t *testing.T) {
 		"Damaged":     {reason: "anybody may write them", has: list{wrote("x", `{"f:data":[]}`), wrote("x", `{"f:data"`)}},
 		"OneWroteAll": {has: list{at(wrote(meta.UpstreamFieldManager, all), 1)}, want: meta.UpstreamFieldManager},
 		"LastCounts": {
-			reason: "two may own a field that both have applied", has: list{at(wrote("late", token), 2), at(wrote("early", token), 1)}, want: "late",
+			reason: "two may own a field that both have applied", has: list{at(wrote("late", token), 2), at(wrote("early", token), 1)},
+			want: "late",
 		},
 		"NoTime":   {has: list{wrote("another", token)}, want: "another"},
 		"OtherKey": {has: list{at(wrote("early", token), 1), at(wrote("late", onlyCA), 2)}, want: "early"},

@@ -102,7 +102,8 @@ func TestObserveToken(t *testing.T) {
 		"None": {reason: "no bytes, no token"},
 		"Good": {token: good, keyID: keyID, uid: accountUID},
 		"FormerUID": {
-			reason: "whether this UID lives is for the reader to say", token: legacyToken(t, former, "robot-token"), keyID: keyID, uid: former.UID,
+			reason: "whether this UID lives is for the reader to say", token: legacyToken(t, former, "robot-token"), keyID: keyID,
+			uid: former.UID,
 		},
 		"NoKeyID": {reason: "old kube-controller-managers wrote none", token: rewrite(good, 0, `{"alg":"ES256"}`), uid: accountUID},
 		"OfAnotherSecret": {
@@ -118,13 +119,15 @@ func TestObserveToken(t *testing.T) {
 			finding: notForIt + `iss is not "kubernetes/serviceaccount"`,
 		},
 		"EmptyObjects": {
-			token: "e30.e30.e30", finding: `data.token is not for this Secret: the token has no claim iss (expected "kubernetes/serviceaccount")`,
+			token:   "e30.e30.e30",
+			finding: `data.token is not for this Secret: the token has no claim iss (expected "kubernetes/serviceaccount")`,
 		},
 		"Garbage":   {token: "changeme", finding: notAToken + "not three segments"},
 		"Respelled": {token: good[:3] + "\t" + good[3:], keyID: keyID, uid: accountUID, finding: notAToken + "the header is not base64url"},
 		"NoAccount": {
-			reason: "a token needs an account to be for", token: good, change: withAnnotation(corev1.ServiceAccountNameKey, ""), unnamed: true,
-			keyID: keyID, uid: accountUID, finding: notForIt + `kubernetes.io/serviceaccount/service-account.name is not ""`,
+			reason: "a token needs an account to be for", token: good, change: withAnnotation(corev1.ServiceAccountNameKey, ""),
+			unnamed: true,
+			keyID:   keyID, uid: accountUID, finding: notForIt + `kubernetes.io/serviceaccount/service-account.name is not ""`,
 		},
 		"WrongNamespace": {change: withData(corev1.ServiceAccountNamespaceKey, "kube-system"), finding: otherNamespace},
 		"WrongNamespaceBadToken": {
@@ -160,8 +163,9 @@ func TestObserveMetadata(t *testing.T) {
 	checkObserve(t, map[string]observeCase{
 		"Bare": {
 			reason: "nothing but a type",
-			secret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare"}, Type: corev1.SecretTypeServiceAccountToken},
-			want:   &TokenSecret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare"}},
+			secret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare"},
+				Type: corev1.SecretTypeServiceAccountToken},
+			want: &TokenSecret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare"}},
 		},
 		"Rest": {
 			reason: "times stay, what nobody reads goes", secret: tokenSecret(func(s *corev1.Secret) {
@@ -173,7 +177,8 @@ func TestObserveMetadata(t *testing.T) {
 			want: observation(func(s *TokenSecret) { s.CreationTimestamp, s.DeletionTimestamp = now, &now }),
 		},
 		"Immutable": {
-			secret: tokenSecret(func(s *corev1.Secret) { s.Immutable = new(true) }), want: observation(func(s *TokenSecret) { s.Immutable = true }),
+			secret: tokenSecret(func(s *corev1.Secret) { s.Immutable = new(true) }),
+			want:   observation(func(s *TokenSecret) { s.Immutable = true }),
 		},
 		"AnotherCA": {
 			secret: tokenSecret(withData(corev1.ServiceAccountRootCAKey, "another")),
@@ -184,7 +189,8 @@ func TestObserveMetadata(t *testing.T) {
 			want: observation(func(s *TokenSecret) { s.HasCA, s.CAHash = false, [sha256.Size]byte{} }),
 		},
 		"EmptyNamespace": {
-			secret: tokenSecret(withData(corev1.ServiceAccountNamespaceKey, "")), want: observation(func(s *TokenSecret) { s.HasNamespace = false }),
+			secret: tokenSecret(withData(corev1.ServiceAccountNamespaceKey, "")),
+			want:   observation(func(s *TokenSecret) { s.HasNamespace = false }),
 		},
 		"OtherUID": {
 			reason: "a UID is compared and nothing else, so any text will do",

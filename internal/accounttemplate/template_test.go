@@ -75,8 +75,8 @@ func TestFor(t *testing.T) {
 
 func TestNeedsLabels(t *testing.T) {
 	t.Parallel()
-	template := testutil.Get(Parse([]byte("{schemaVersion: 1, rules: [{labels: {a: b}}, {namespaces: [shop], namespaceSelector: {}, labels: " +
-		"{a: b}}]}")))(t)
+	template := testutil.Get(Parse([]byte("{schemaVersion: 1, rules: [{labels: {a: b}}, {namespaces: [shop], namespaceSelector: {}, " +
+		"labels: {a: b}}]}")))(t)
 	testutil.Check(t, "no rule with a selector names it", false, template.NeedsLabels("bank", "default"))
 	testutil.Check(t, "one does", true, template.NeedsLabels("shop", "default"))
 }
@@ -100,7 +100,8 @@ func TestParseRefuses(t *testing.T) {
 			rules(`{namespaces: ["[", ""], accounts: [A], imagePullSecrets: [{name: ""}], labels: {"a b": c}, annotations: {"/": x},` +
 				`namespaceSelector: {matchExpressions: [{key: a, operator: is}]}}`),
 			[]string{
-				`rules[0].namespaces[0]: Invalid value: "["`, `rules[0].namespaces[1]: Invalid value: ""`, `rules[0].accounts[0]: Invalid value: "A"`,
+				`rules[0].namespaces[0]: Invalid value: "["`, `rules[0].namespaces[1]: Invalid value: ""`,
+				`rules[0].accounts[0]: Invalid value: "A"`,
 				`rules[0].imagePullSecrets[0].name: Invalid value: ""`, `rules[0].labels: Invalid value: "a b"`,
 				`rules[0].annotations: Invalid value: "/"`, `rules[0].namespaceSelector.matchExpressions[0].operator: Invalid value: "is"`,
 			},

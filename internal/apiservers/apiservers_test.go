@@ -44,7 +44,8 @@ func TestRecent(t *testing.T) {
 	}{
 		"None": {},
 		"Two": {
-			leases: []coordinationv1.Lease{identity("b", "cp-2", now), identity("a", "cp-1", now.Add(-IdentityAge))}, want: []string{"cp-1", "cp-2"},
+			leases: []coordinationv1.Lease{identity("b", "cp-2", now), identity("a", "cp-1", now.Add(-IdentityAge))},
+			want:   []string{"cp-1", "cp-2"},
 		},
 		"SameHost": {
 			reason: "one replica is enough for both",
@@ -63,7 +64,8 @@ func TestRecent(t *testing.T) {
 		},
 		"OneClockIsFast": {
 			reason: "it must not make the others look old",
-			leases: []coordinationv1.Lease{identity("a", "cp-1", now.Add(time.Hour)), identity("b", "cp-2", now)}, want: []string{"cp-1", "cp-2"},
+			leases: []coordinationv1.Lease{identity("a", "cp-1", now.Add(time.Hour)), identity("b", "cp-2", now)},
+			want:   []string{"cp-1", "cp-2"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) { testutil.Check(t, tc.reason, tc.want, recent(tc.leases, now)) })

@@ -124,7 +124,8 @@ func TestNothingButDotNames(t *testing.T) {
 		if name == ".end" {
 			return
 		}
-		testutil.Expect(t, (name[0] == '.' || name == "a.yaml") && (name != "a.yaml" || !event.Has(fsnotify.Write)), "the kubelet would see %s",
+		testutil.Expect(t, (name[0] == '.' || name == "a.yaml") && (name != "a.yaml" || !event.Has(fsnotify.Write)),
+			"the kubelet would see %s",
 			event)
 	}
 }

@@ -53,7 +53,8 @@ func TestKeyFacts(t *testing.T) {
 	for code := range keyFacts {
 		fact := Key(code, KeyArgs{Host: "cp-2", Key: "K", Role: "next", Other: "cp-3", Why: "why", Way: "the way"})
 		left := strings.ReplaceAll(fact.Message+fact.Remedy, "{flags}", "")
-		testutil.Expect(t, fact.Message != "" && fact.Remedy != "" && !strings.ContainsAny(left, "{}") && fact.Finding.Host == "cp-2", "%s: %+v",
+		testutil.Expect(t, fact.Message != "" && fact.Remedy != "" && !strings.ContainsAny(left, "{}") && fact.Finding.Host == "cp-2",
+			"%s: %+v",
 			code, fact)
 	}
 }

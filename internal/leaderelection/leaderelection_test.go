@@ -120,7 +120,8 @@ func TestALostLease(t *testing.T) {
 					return nil
 				}
 				// The fake client does not compare resource versions.
-				return apierrors.NewConflict(leaseResource().GroupResource(), "sa-controller-manager", errors.New("the object has been modified"))
+				return apierrors.NewConflict(leaseResource().GroupResource(), "sa-controller-manager",
+					errors.New("the object has been modified"))
 			})
 		},
 	} {
@@ -137,7 +138,8 @@ func TestALostLease(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			// A renewal was due just then; from the one before it the deadline counts.
 			expect(t, diary, "0s A works", "10s A has worked, lease held")
-			testutil.Expect(t, name != "TakenByAnother" || client.holder() == "another", "the lease of the new leader was touched, %q holds it",
+			testutil.Expect(t, name != "TakenByAnother" || client.holder() == "another",
+				"the lease of the new leader was touched, %q holds it",
 				client.holder())
 
 			// The process waits to lead again.
@@ -196,7 +198,8 @@ func TestLeadRefuses(t *testing.T) {
 		want   string
 	}{
 		"Timings": {
-			change: func(o *Config) { o.RenewDeadline = o.LeaseDuration }, want: "leader election: leaseDuration must be greater than renewDeadline",
+			change: func(o *Config) { o.RenewDeadline = o.LeaseDuration },
+			want:   "leader election: leaseDuration must be greater than renewDeadline",
 		},
 		"Lock": {change: func(o *Config) { o.ResourceLock = "endpoints" }, want: "leader election: "},
 	} {
@@ -206,7 +209,8 @@ func TestLeadRefuses(t *testing.T) {
 			t.Errorf("%s: the work began", name)
 			return nil
 		})
-		testutil.Expect(t, err != nil && strings.HasPrefix(err.Error(), tc.want), "%s: got error %v, want one that begins with %q", name, err,
+		testutil.Expect(t, err != nil && strings.HasPrefix(err.Error(), tc.want), "%s: got error %v, want one that begins with %q", name,
+			err,
 			tc.want)
 	}
 }
@@ -404,7 +408,8 @@ func TestFence(t *testing.T) {
 		},
 		"GivenAway": {steps: func(lock *fencedLock, _ *recordingLock) { _ = lock.Update(t.Context(), free) }, holders: []string{"us", ""}},
 		"NotGivenAwayTooLate": {
-			reason: "another process may have it by now, which client-go's elector does not look at", steps: func(lock *fencedLock, _ *recordingLock) {
+			reason: "another process may have it by now, which client-go's elector does not look at",
+			steps: func(lock *fencedLock, _ *recordingLock) {
 				time.Sleep(deadline + time.Second)
 				err := lock.Update(t.Context(), free)
 				testutil.Expect(t, errors.Is(err, errLeaseLost), "got error %v, want %v", err, errLeaseLost)
@@ -455,7 +460,8 @@ func TestFencedWrites(t *testing.T) {
 		refused        bool
 	}{
 		"NoLeader": {
-			reason: "the webhook of a replica that waits", method: http.MethodPost, with: func(ctx context.Context) context.Context { return ctx },
+			reason: "the webhook of a replica that waits", method: http.MethodPost,
+			with: func(ctx context.Context) context.Context { return ctx },
 		},
 		"Leader":       {method: http.MethodPatch, with: always(false)},
 		"Overdue":      {method: http.MethodPatch, with: always(true), refused: true},

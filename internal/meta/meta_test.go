@@ -48,7 +48,8 @@ func TestPreconditions(t *testing.T) {
 	t.Parallel()
 	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "token", UID: "uid", ResourceVersion: "7"}}
 	deletion, err := json.Marshal(metav1.DeleteOptions{Preconditions: Preconditions(object)})
-	testutil.Expect(t, err == nil && string(deletion) == `{"preconditions":{"uid":"uid","resourceVersion":"7"}}`, "delete: %s, %v", deletion,
+	testutil.Expect(t, err == nil && string(deletion) == `{"preconditions":{"uid":"uid","resourceVersion":"7"}}`, "delete: %s, %v",
+		deletion,
 		err)
 	metadata := PatchOf(object)
 	metadata.Labels = map[string]*string{"set": new("yes"), "gone": nil}
@@ -77,7 +78,8 @@ func TestRetryWrite(t *testing.T) {
 				calls++
 				return tc.answers[calls-1]
 			})
-			testutil.Expect(t, errors.Is(err, tc.want) && calls == len(tc.answers), "got %v after %d calls, want %v after %d", err, calls, tc.want,
+			testutil.Expect(t, errors.Is(err, tc.want) && calls == len(tc.answers), "got %v after %d calls, want %v after %d", err, calls,
+				tc.want,
 				len(tc.answers))
 		})
 	}
@@ -122,20 +124,23 @@ func TestSecretError(t *testing.T) {
 		"Policy":             {422, "Invalid", policy + label, testHeld, "422 Invalid: " + policy + label, true},
 		"PolicyOfUnreadData": {422, "Invalid", policy + label, nil, "422 Invalid: " + policy + rest, true},
 		"Webhook":            {403, "Forbidden", webhook + label, testHeld, "403 Forbidden: " + webhook + label, true},
-		"SecondDenial":       {403, "Forbidden", webhook + ": denied request: " + testToken, testHeld, "403 Forbidden: " + webhook + rest, true},
-		"WebhookIsDown":      {500, "InternalError", notCalled, testHeld, "500 InternalError: " + notCalled, true},
-		"Quota":              {403, "Forbidden", quota, nil, "403 Forbidden: " + quota, true},
-		"Permission":         {403, "Forbidden", missing, testHeld, "403 Forbidden: " + missing, false},
-		"Other":              {400, "BadRequest", "cannot decode", nil, all, false},
-		"OtherThatQuotes":    {400, "BadRequest", "cannot decode " + testToken, testHeld, all, false},
-		"Long":               {403, "Forbidden", webhook + ": " + strings.Repeat("é", longestText), testHeld, "", true},
+		"SecondDenial": {
+			403, "Forbidden", webhook + ": denied request: " + testToken, testHeld, "403 Forbidden: " + webhook + rest, true,
+		},
+		"WebhookIsDown":   {500, "InternalError", notCalled, testHeld, "500 InternalError: " + notCalled, true},
+		"Quota":           {403, "Forbidden", quota, nil, "403 Forbidden: " + quota, true},
+		"Permission":      {403, "Forbidden", missing, testHeld, "403 Forbidden: " + missing, false},
+		"Other":           {400, "BadRequest", "cannot decode", nil, all, false},
+		"OtherThatQuotes": {400, "BadRequest", "cannot decode " + testToken, testHeld, all, false},
+		"Long":            {403, "Forbidden", webhook + ": " + strings.Repeat("é", longestText), testHeld, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused := refusedWith(tc.code, tc.reason, tc.text)
 			err := fmt.Errorf("fill: %w", SecretError(fmt.Errorf("patch: %w", refused), tc.held...))
 			want := "fill: kube-apiserver answered " + tc.want
 			testutil.Expect(t, tc.want == "" || err.Error() == want, "got  %v\nwant %s", err, want)
-			testutil.Expect(t, len(err.Error()) <= longestText+100 && errors.Is(err, refused), "%d bytes, from the answer: %t", len(err.Error()),
+			testutil.Expect(t, len(err.Error()) <= longestText+100 && errors.Is(err, refused), "%d bytes, from the answer: %t",
+				len(err.Error()),
 				errors.Is(err, refused))
 			testutil.Check(t, "refused by a policy, webhook or quota", tc.refused, Refused(err))
 		})

@@ -56,7 +56,8 @@ func TestEach(t *testing.T) {
 				}
 				return nil
 			})
-			testutil.Expect(t, (tc.wantErr != "" || err == nil) && (tc.wantErr == "" || errors.Is(err, errBoom) && err.Error() == tc.wantErr),
+			testutil.Expect(t, (tc.wantErr != "" || err == nil) &&
+				(tc.wantErr == "" || errors.Is(err, errBoom) && err.Error() == tc.wantErr),
 				"%s: error %v, want %q", tc.reason, err, tc.wantErr)
 			testutil.Check(t, tc.reason+":", tc.want, got)
 		})
@@ -67,7 +68,8 @@ func TestEach(t *testing.T) {
 func TestGoingOn(t *testing.T) {
 	t.Parallel()
 	expired := func(next string) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonExpired, ListMeta: metav1.ListMeta{Continue: next}}}
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonExpired,
+			ListMeta: metav1.ListMeta{Continue: next}}}
 	}
 	for name, tc := range map[string]struct {
 		reason  string

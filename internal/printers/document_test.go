@@ -24,7 +24,8 @@ func TestDocument(t *testing.T) {
 		numbers               any
 	}{
 		"JSON": {
-			output: "json", numbers: 1, want: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"Numbers\",\n  \"numbers\": 1\n}\n",
+			output: "json", numbers: 1,
+			want: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"Numbers\",\n  \"numbers\": 1\n}\n",
 		},
 		"YAML":     {output: "yaml", numbers: 1, want: "apiVersion: sa-controller-manager/v1\nkind: Numbers\nnumbers: 1\n"},
 		"Other":    {output: "wide", numbers: 1, want: "A\n1\n"},

@@ -332,7 +332,8 @@ func TestWithHandlers(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), tt.lasts)
 				defer cancel()
-				testutil.Must(t, WithHandlers(ctx, func() { d.Write("runs") }, handled("first", time.Second), handled("second", 2*time.Second)))
+				testutil.Must(t, WithHandlers(ctx, func() { d.Write("runs") }, handled("first", time.Second),
+					handled("second", 2*time.Second)))
 				testutil.Check(t, "what happened", tt.want, d.Lines())
 			})
 		})

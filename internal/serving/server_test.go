@@ -281,7 +281,8 @@ func TestHealth(t *testing.T) {
 		},
 		"ExcludedUnknown": {
 			ready: ready[:1], target: "/readyz?verbose&exclude=nope&exclude=caches&exclude=nada", wantCode: 200,
-			wantBody: "[+]caches excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"nope\",\"nada\"\nreadyz check passed\n",
+			wantBody: "[+]caches excluded: ok\nwarn: some health checks cannot be excluded: no matches for " +
+				"\"nope\",\"nada\"\nreadyz check passed\n",
 		},
 		"NoChecks":   {target: "/readyz", wantCode: 200, wantBody: "ok"},
 		"One":        {ready: ready, target: "/readyz/caches", wantCode: 200, wantBody: "ok"},
@@ -400,7 +401,8 @@ func TestKeptCertificate(t *testing.T) {
 		path := filepath.Join(dir, "sa-controller-manager")
 		kept := testutil.Get(os.ReadFile(path + stays))(t)
 		testutil.Must(t, os.Rename(path+moved, path+".moved"))
-		if _, err := keptCert(t, dir); err == nil || !strings.Contains(err.Error(), "--cert-dir") || !strings.Contains(err.Error(), path+moved) {
+		if _, err := keptCert(t, dir); err == nil || !strings.Contains(err.Error(), "--cert-dir") ||
+			!strings.Contains(err.Error(), path+moved) {
 			t.Errorf("without %s: %v", moved, err)
 		}
 		now := testutil.Get(os.ReadFile(path + stays))(t)

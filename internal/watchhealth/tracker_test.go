@@ -34,7 +34,9 @@ func (s *server) RoundTrip(*http.Request) (*http.Response, error) {
 		return nil, s.err
 	}
 	if s.status != http.StatusOK {
-		return &http.Response{StatusCode: s.status, Status: http.StatusText(s.status), Body: io.NopCloser(strings.NewReader(s.refusal))}, nil
+		return &http.Response{
+			StatusCode: s.status, Status: http.StatusText(s.status), Body: io.NopCloser(strings.NewReader(s.refusal)),
+		}, nil
 	}
 	return &http.Response{StatusCode: s.status, Body: s.pipe}, nil
 }
@@ -64,14 +66,17 @@ func TestSilence(t *testing.T) {
 		"Bookmark":  {url: streaming, speaks: time.Minute, after: 4 * time.Minute},
 		"Silent": {
 			reason: "after one bookmark there is one each minute",
-			url:    streaming, speaks: time.Minute, after: 4*time.Minute + time.Second, want: "no data received from v1/secrets (type=x) for 3m1s",
+			url:    streaming, speaks: time.Minute, after: 4*time.Minute + time.Second,
+			want: "no data received from v1/secrets (type=x) for 3m1s",
 		},
 		"Group": {
-			url: group, speaks: time.Minute, after: 5 * time.Minute, want: "no data received from rbac.authorization.k8s.io/v1/roles (a) for 4m0s",
+			url: group, speaks: time.Minute, after: 5 * time.Minute,
+			want: "no data received from rbac.authorization.k8s.io/v1/roles (a) for 4m0s",
 		},
 		"NoWatchCache": {reason: "without bookmarks, silence is normal", url: plain, speaks: time.Minute, after: 11 * time.Minute},
 		"NoWatchCacheSilent": {
-			reason: "it should have ended by itself", url: plain, after: 13 * time.Minute, want: "no data received from v1/secrets for 13m0s",
+			reason: "it should have ended by itself", url: plain, after: 13 * time.Minute,
+			want: "no data received from v1/secrets for 13m0s",
 		},
 		"Stopped": {reason: "nobody relies on it any more", url: streaming, speaks: time.Minute, ends: time.Minute, after: time.Hour},
 		"Refused": {url: streaming, status: http.StatusForbidden, after: time.Hour},
@@ -158,8 +163,10 @@ func TestFailures(t *testing.T) {
 			reason: "a proxy answers", url: streaming, answers: []server{{status: 502, refusal: "<html>"}},
 			want: "kube-apiserver answered 502: Bad Gateway",
 		},
-		"NoAnswer":   {url: streaming, answers: []server{{err: errors.New("no route")}}, want: "no route"},
-		"List":       {reason: "of an informer", url: list, answers: []server{{status: 403}}, want: "kube-apiserver answered 403: Forbidden"},
+		"NoAnswer": {url: streaming, answers: []server{{err: errors.New("no route")}}, want: "no route"},
+		"List": {
+			reason: "of an informer", url: list, answers: []server{{status: 403}}, want: "kube-apiserver answered 403: Forbidden",
+		},
 		"OthersList": {reason: "it is no watch that is missing", url: other, answers: []server{{status: 403}}},
 		"Over":       {url: streaming, answers: []server{{status: 403}, {status: 200}}},
 		"Newest":     {url: streaming, answers: []server{{status: 403}, {err: errors.New("no route")}}, want: "no route"},
@@ -169,7 +176,8 @@ func TestFailures(t *testing.T) {
 			tracker := New(clock.RealClock{}, Limit)
 			for _, backend := range tc.answers {
 				backend.pipe = emptyBody()
-				response, err := tracker.Wrap(&backend).RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, tc.url, http.NoBody))
+				response, err := tracker.Wrap(&backend).RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, tc.url,
+					http.NoBody))
 				if err != nil {
 					continue
 				}

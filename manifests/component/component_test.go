@@ -127,13 +127,16 @@ func TestEdits(t *testing.T) {
 			command: []string{"--controllers=*", three, key}, added: []string{bundle, noKey},
 		},
 		"OptOut": {
-			component: kcm, image: image + "v1.37.2", command: []string{"--controllers=*," + trustBundleOff, key}, added: []string{three, noKey},
+			component: kcm, image: image + "v1.37.2", command: []string{"--controllers=*," + trustBundleOff, key},
+			added: []string{three, noKey},
 		},
 
 		"Plugin":           {component: api, command: []string{"--enable-admission-plugins=NodeRestriction"}, added: []string{noPlugin}},
 		"PluginOffAlready": {component: api, command: []string{"--disable-admission-plugins=PodSecurity,ServiceAccount"}},
 		"PluginOffSpelled": {component: api, command: []string{"--disable_admission_plugins=ServiceAccount"}},
-		"AdmissionControl": {component: api, command: []string{"--admission-control=ServiceAccount"}, refused: "--admission-control is in use"},
+		"AdmissionControl": {
+			component: api, command: []string{"--admission-control=ServiceAccount"}, refused: "--admission-control is in use",
+		},
 		"NoWebhooks": {
 			component: api, command: []string{"--disable-admission-plugins=MutatingAdmissionWebhook"}, refused: "no webhook is called",
 		},
@@ -174,7 +177,8 @@ func TestEditedSince(t *testing.T) {
 		want          []string
 	}{
 		"Swapped": {
-			reason: "the first issuer signs", before: a + "\n    - " + b, after: b + "\n    - " + a, want: []string{"--v=2", b, a, public, key},
+			reason: "the first issuer signs", before: a + "\n    - " + b, after: b + "\n    - " + a,
+			want: []string{"--v=2", b, a, public, key},
 		},
 		"SwappedSigner": {signer: true, before: a + "\n    - " + b, after: b + "\n    - " + a, want: []string{"--v=2", b, a, public, key}},
 		"KeyAdded": {
@@ -191,7 +195,8 @@ func TestEditedSince(t *testing.T) {
 			want: append(slices.Clone(first), "--disable_admission_plugins=PodSecurity"),
 		},
 		"SameLine": {
-			reason: "of several equal lines the last one is ours", before: "--v=2", after: noPlugin, want: append([]string{noPlugin}, first[1:]...),
+			reason: "of several equal lines the last one is ours", before: "--v=2", after: noPlugin,
+			want: append([]string{noPlugin}, first[1:]...),
 		},
 		"Shorter": {signer: true, before: "--v=2\n    - " + a + "\n    - " + b, after: b, want: []string{b, public, key}},
 	} {
@@ -222,7 +227,8 @@ func TestOurVolumeTwice(t *testing.T) {
 	const mounts = "    volumeMounts:\n"
 	f.Manifest = bytes.Replace(f.Manifest, []byte(mounts), []byte(mounts+
 		"    - mountPath: /mine\n      name: sa-controller-manager-config\n"), 1)
-	const want = "without our changes: it has no volume sa-controller-manager-config, which its container mounts at /mine; take the mount out"
+	const want = "without our changes: it has no volume sa-controller-manager-config, which its container mounts at /mine; take the " +
+		"mount out"
 	if _, err := f.Handback(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
 	}
@@ -296,7 +302,8 @@ func TestGate(t *testing.T) {
 		const refused = "reads no webhook configurations from files: v1.37 does, " +
 			"v1.36 with --feature-gates=" + staticGate + "=true in its manifest"
 		_, err := f.Takeover(Changes{Files: true})
-		testutil.Expect(t, (err == nil) == tc.on && (err == nil || strings.Contains(err.Error(), refused)), "%s, %s: %v", name, tc.reason, err)
+		testutil.Expect(t, (err == nil) == tc.on && (err == nil || strings.Contains(err.Error(), refused)), "%s, %s: %v", name, tc.reason,
+			err)
 	}
 }
 
@@ -311,7 +318,8 @@ func TestOldImage(t *testing.T) {
 		"kcm:v2.0.0":              nameless,
 	} {
 		err := notOlder(image, oldestMinor, "that is supported")
-		testutil.Expect(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", image, err,
+		testutil.Expect(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", image,
+			err,
 			want)
 	}
 }

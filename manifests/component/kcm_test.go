@@ -53,7 +53,8 @@ func TestCarriedOver(t *testing.T) {
 		"NoKey":    {reason: "its token controller does not run", command: []string{theCA}, want: []string{noKey, theCA}},
 		"NoRootCA": {reason: "both take that of the kubeconfig", command: []string{theKey}, want: []string{theKey, "--root-ca-file="}},
 		"KeyOfOurs": {
-			reason: "the cluster was made with ours, and our manifest knows more", command: []string{theCA, noKey}, own: []string{theKey, noKey},
+			reason: "the cluster was made with ours, and our manifest knows more", command: []string{theCA, noKey},
+			own: []string{theKey, noKey},
 		},
 		"LastCounts": {
 			command: []string{
@@ -64,7 +65,8 @@ func TestCarriedOver(t *testing.T) {
 		},
 		"Numbers": {flags: numbers, carried: numbers},
 		"WithoutMeaning": {flags: []string{
-			"--use-service-account-credentials", "--kube-api-qps=5", "--kube-api-burst=$(BURST)", "--feature-gates=A=true", "--leader-elect=false",
+			"--use-service-account-credentials", "--kube-api-qps=5", "--kube-api-burst=$(BURST)", "--feature-gates=A=true",
+			"--leader-elect=false",
 			"--leader-elect-resource-name=x", "-v=4", "--node-monitor-period=5s", "--profiling",
 		}},
 
@@ -100,7 +102,8 @@ func TestCarriedOver(t *testing.T) {
 			carried: []string{"--controllers=*," + threeOff},
 		},
 		"TokenControllerOff": {
-			reason: "kube-controller-manager runs it whenever it has a key", flags: []string{"--controllers=*,-serviceaccount-token-controller"},
+			reason: "kube-controller-manager runs it whenever it has a key",
+			flags:  []string{"--controllers=*,-serviceaccount-token-controller"},
 		},
 		"MadeWithOurs": {
 			reason:  "by the cluster's kubeadm configuration",
@@ -127,7 +130,8 @@ func TestCarriedOver(t *testing.T) {
 				return flag != nil && strings.HasPrefix(options.OriginOf(flag), "as KCM")
 			}, tc.own)
 			if tc.refused != "" || err != nil {
-				testutil.Expect(t, err != nil && tc.refused != "" && strings.Contains(err.Error(), tc.refused), "%s: error %v, want one with %q",
+				testutil.Expect(t, err != nil && tc.refused != "" && strings.Contains(err.Error(), tc.refused),
+					"%s: error %v, want one with %q",
 					tc.reason, err, tc.refused)
 				return
 			}
@@ -178,7 +182,8 @@ func TestNowhere(t *testing.T) {
 		m, err := staticpod.Parse(text, ControllerManager)
 		testutil.Must(t, err)
 		err = CheckControllers(m, tc.args)
-		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "%s %s: error %v, want %q",
+		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)),
+			"%s %s: error %v, want %q",
 			name, tc.reason, err, tc.want)
 	}
 }
@@ -253,8 +258,8 @@ func TestStyles(t *testing.T) {
 		"OpenShift": { // openshift/cluster-kube-apiserver-operator bindata/assets/kube-apiserver/pod.yaml
 			manifest: strings.Replace(instead(first, "    - /bin/bash\n    - -ec\n    args:\n    - exec hyperkube kube-apiserver\n"),
 				"  containers:\n", "  containers:\n  - {image: x, name: kube-apiserver-cert-syncer}\n"+
-					"  - {image: x, name: kube-apiserver-cert-regeneration-controller}\n  - {image: x, name: kube-apiserver-insecure-readyz}\n"+
-					"  - {image: x, name: kube-apiserver-check-endpoints}\n", 1),
+					"  - {image: x, name: kube-apiserver-cert-regeneration-controller}\n  - {image: x, name: "+
+					"kube-apiserver-insecure-readyz}\n  - {image: x, name: kube-apiserver-check-endpoints}\n", 1),
 			refused: "it has 5 containers",
 		},
 		"Typhoon": { // poseidon/terraform-render-bootstrap resources/static-manifests/kube-apiserver.yaml
@@ -272,7 +277,8 @@ func TestStyles(t *testing.T) {
 		},
 		"Talos": { // siderolabs/talos internal/app/machined/pkg/controllers/k8s/internal/k8stemplates/testdata/apiserver-minimal.yaml
 			manifest: strings.ReplaceAll(strings.Replace(strings.Replace(instead(first, "    - /usr/local/bin/kube-apiserver\n"),
-				"    "+image, podIP+"    "+image, 1), "  volumes:\n", "  volumes:\n  - emptyDir:\n      medium: Memory\n    name: run\n", 1),
+				"    "+image, podIP+"    "+image, 1), "  volumes:\n", "  volumes:\n  - emptyDir:\n      medium: Memory\n    name: "+
+				"run\n", 1),
 				"/etc/kubernetes/pki", "/system/secrets/kubernetes/kube-apiserver"),
 		},
 		"minikube": { // kubernetes/minikube pkg/minikube/bootstrapper/bsutil/testdata/v1.34/default.yaml, for kubeadm
@@ -292,12 +298,17 @@ func TestStyles(t *testing.T) {
 			manifest: instead(first, "    - /bin/sh\n    - -c\n    - mkfifo /tmp/pipe; kube-apiserver --allow-privileged=true\n"),
 			refused:  `its command runs "sh"`,
 		},
-		"v1.29":       {manifest: instead(image, "image: registry.k8s.io/kube-apiserver:v1.29.16"), refused: "is too old: v1.30 is the oldest"},
-		"v1.33":       {manifest: instead(image, "image: registry.k8s.io/kube-apiserver:v1.33.1"), refused: "with an external signer"},
-		"Proxy":       {manifest: instead("    "+image, "    env:\n    - {name: HTTPS_PROXY, value: \"http://proxy:3128\"}\n    "+image)},
-		"HostAliases": {manifest: instead("  hostNetwork: true\n", "  hostAliases: [{ip: 10.0.0.1, hostnames: [idp]}]\n  hostNetwork: true\n")},
+		"v1.29": {
+			manifest: instead(image, "image: registry.k8s.io/kube-apiserver:v1.29.16"), refused: "is too old: v1.30 is the oldest",
+		},
+		"v1.33": {manifest: instead(image, "image: registry.k8s.io/kube-apiserver:v1.33.1"), refused: "with an external signer"},
+		"Proxy": {manifest: instead("    "+image, "    env:\n    - {name: HTTPS_PROXY, value: \"http://proxy:3128\"}\n    "+image)},
+		"HostAliases": {
+			manifest: instead("  hostNetwork: true\n", "  hostAliases: [{ip: 10.0.0.1, hostnames: [idp]}]\n  hostNetwork: true\n"),
+		},
 		"OwnSigner": {
-			manifest: instead(allow, allow+"    - --service-account-signing-endpoint=/run/kms.sock\n"), refused: "in use already by another signer",
+			manifest: instead(allow, allow+"    - --service-account-signing-endpoint=/run/kms.sock\n"),
+			refused:  "in use already by another signer",
 		},
 
 		"KCM":     {manifest: kcm},

@@ -35,7 +35,8 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 	config, err := clientcmd.LoadFromFile(n.config.path("kubeconfig"))
 	testutil.Must(t, err)
 	cluster, user := current(config)
-	testutil.Expect(t, cluster.Server == server && bytes.Equal(cluster.CertificateAuthorityData, n.read(t, "ca.crt")), "cluster %+v", cluster)
+	testutil.Expect(t, cluster.Server == server && bytes.Equal(cluster.CertificateAuthorityData, n.read(t, "ca.crt")), "cluster %+v",
+		cluster)
 	testutil.Expect(t, user.ClientCertificate == "client.pem" && user.ClientKey == "client.pem",
 		"the kubeconfig names %q and %q, want the one file, as it is seen from there", user.ClientCertificate, user.ClientKey)
 	certificate := n.certificate(t)
@@ -46,7 +47,8 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 		_, err := certificate.Verify(options)
 		testutil.Expect(t, err == nil, "at %s: %v", when, err)
 	}
-	got := []any{certificate.Subject.String(), certificate.PublicKeyAlgorithm, certificate.NotBefore, certificate.NotAfter, certificate.IsCA}
+	got := []any{certificate.Subject.String(), certificate.PublicKeyAlgorithm, certificate.NotBefore, certificate.NotAfter,
+		certificate.IsCA}
 	now := n.clock.Now().UTC()
 	want := []any{"CN=system:sa-controller-manager", x509.ECDSA, now.Add(-5 * time.Minute), now.Add(n.config.Validity), false}
 	testutil.Check(t, "result", want, got)
@@ -137,14 +139,16 @@ func TestEnsureAgain(t *testing.T) {
 			if wrote := !bytes.Equal(before, n.find("identity/client.pem")); wrote != tc.pair {
 				t.Errorf("%s\nclient.pem was written: %t, want %t; it says %q", tc.reason, wrote, tc.pair, n.said.String())
 			}
-			if kept := bytes.Equal(config, n.read(t, "identity/kubeconfig")); !kept && tc.why == "" || !strings.Contains(n.said.String(), tc.why) {
+			if kept := bytes.Equal(config, n.read(t, "identity/kubeconfig")); !kept && tc.why == "" ||
+				!strings.Contains(n.said.String(), tc.why) {
 				t.Errorf("%s\nkept: %t; it says %q, want %q", tc.reason, kept, n.said.String(), tc.why)
 			}
 			if info, err := os.Stat(n.config.path("client.pem")); err == nil {
 				testutil.Check(t, "mode", os.FileMode(0o600), info.Mode())
 			}
 			n.ensure(t)
-			testutil.Expect(t, strings.Contains(n.said.String(), "left as it is: "+tc.left), "what it has written is not good enough for it: %q",
+			testutil.Expect(t, strings.Contains(n.said.String(), "left as it is: "+tc.left),
+				"what it has written is not good enough for it: %q",
 				n.said.String())
 		})
 	}
@@ -185,7 +189,8 @@ func TestEnsureRefuses(t *testing.T) {
 		"EncryptedPKCS8": {change: written("ca.key", encryptedPKCS8), want: encrypted},
 		"EncryptedRSA":   {change: written("ca.key", encryptedRSA), want: encrypted},
 		"ExpiredWithoutTheKey": {
-			change: inTurn(ensured, removed("ca.key"), later(validity+time.Second)), want: []string{"the key of the cluster's CA is not here"},
+			change: inTurn(ensured, removed("ca.key"), later(validity+time.Second)),
+			want:   []string{"the key of the cluster's CA is not here"},
 		},
 		"OtherKey": {
 			change: func(t *testing.T, n *node) {
@@ -207,7 +212,9 @@ func TestEnsureRefuses(t *testing.T) {
 			change: inTurn(ensured, written("identity/kubeconfig", "{}")),
 			want:   []string{"has no current context with a user; correct it, or remove it"},
 		},
-		"OutIsADirectory": {change: written("identity/kubeconfig/x", ""), want: []string{"read the kubeconfig that is there", "is a directory"}},
+		"OutIsADirectory": {
+			change: written("identity/kubeconfig/x", ""), want: []string{"read the kubeconfig that is there", "is a directory"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +228,8 @@ func TestEnsureRefuses(t *testing.T) {
 			for _, want := range tc.want {
 				testutil.Expect(t, strings.Contains(err.Error(), want), "%v\nlacks %q", err, want)
 			}
-			testutil.Expect(t, !strings.Contains(err.Error(), "SECRET") && !strings.Contains(err.Error(), "BEGIN"), "it quotes a key: %v", err)
+			testutil.Expect(t, !strings.Contains(err.Error(), "SECRET") && !strings.Contains(err.Error(), "BEGIN"), "it quotes a key: %v",
+				err)
 			testutil.Expect(t, bytes.Equal(before, n.find("identity/client.pem")), "the file was changed")
 		})
 	}

@@ -167,10 +167,12 @@ rules:
 `
 	cases := map[string]struct{ existing, want string }{
 		"Same": {
-			existing: `{"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]},{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list"]}]}`,
+			existing: `{"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]},{"apiGroups":[""],"resources":["secrets"],` +
+				`"verbs":["get","list"]}]}`,
 		},
 		"More": {
-			existing: `{"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]},{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list"]},` +
+			existing: `{"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]},{"apiGroups":[""],"resources":["secrets"],` +
+				`"verbs":["get","list"]},` +
 				`{"apiGroups":["a"],"resources":["b"],"verbs":["c"]}]}`,
 		},
 		"Protected": {existing: `{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}`},
@@ -180,7 +182,8 @@ rules:
 				`{"verbs":["get"],"nonResourceURLs":["/x"]}]}`,
 		},
 		"OneIsMissing": {
-			existing: `{"metadata":{"resourceVersion":"7"},"rules":[{"apiGroups":["a"],"resources":["b"],"verbs":["c"]},{"apiGroups":[""],` +
+			existing: `{"metadata":{"resourceVersion":"7"},"rules":[{"apiGroups":["a"],"resources":["b"],"verbs":["c"]},` +
+				`{"apiGroups":[""],` +
 				`"resources":["secrets"],"verbs":["get","list"]}]}`,
 			want: `{"metadata":{"resourceVersion":"7"},"rules":[{"verbs":["c"],"apiGroups":["a"],"resources":["b"]},` +
 				`{"verbs":["get","list"],"apiGroups":[""],"resources":["secrets"]},{"verbs":["get"],"nonResourceURLs":["/x"]}]}`,
@@ -281,7 +284,8 @@ func TestExternalCA(t *testing.T) {
 	n := newNode(t)
 	n.remove(t, "ca.key")
 	err := Ensure(t.Context(), n.config)
-	for _, want := range []string{"the key of the cluster's CA is not here", "identity/kubeconfig", "CN=system:sa-controller-manager, no O"} {
+	for _, want := range []string{"the key of the cluster's CA is not here", "identity/kubeconfig",
+		"CN=system:sa-controller-manager, no O"} {
 		testutil.Require(t, err != nil && strings.Contains(err.Error(), want), "error %v, want one with %q", err, want)
 	}
 	rendered := testutil.Get(render(&clientcmdapi.Cluster{Server: server}))(t)
@@ -319,7 +323,8 @@ func TestExchangedCA(t *testing.T) {
 		n.write(t, "ca.key", tc.key)
 		_ = os.RemoveAll(n.config.Dir)
 		err := Ensure(t.Context(), n.config)
-		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "%s: error %v, want %q",
+		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)),
+			"%s: error %v, want %q",
 			name, err, tc.want)
 		if err != nil {
 			continue
@@ -372,8 +377,9 @@ func TestWatch(t *testing.T) {
 			t.Helper()
 			time.Sleep(pause)
 			synctest.Wait()
-			if got := said.take(); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) || want == "" &&
-				got[0] != "" {
+			if got := said.take(); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) ||
+				want == "" &&
+					got[0] != "" {
 				t.Errorf("after %v: %q, want %q", pause, got, want)
 			}
 		}

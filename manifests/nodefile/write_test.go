@@ -45,7 +45,8 @@ func TestWriteLosesNothing(t *testing.T) {
 				testutil.Must(t, os.WriteFile(path, []byte(tc.now), 0o600))
 			}
 			err := Write{Path: path, Before: content(tc.before), After: content(tc.after)}.Do()
-			testutil.Expect(t, (tc.wantErr != "" || err == nil) && (tc.wantErr == "" || err != nil && strings.Contains(err.Error(), tc.wantErr)),
+			testutil.Expect(t, (tc.wantErr != "" || err == nil) &&
+				(tc.wantErr == "" || err != nil && strings.Contains(err.Error(), tc.wantErr)),
 				"%s: got error %v, want one with %q", tc.reason, err, tc.wantErr)
 			got, err := os.ReadFile(path)
 			testutil.Require(t, err == nil || os.IsNotExist(err), "%v", err)

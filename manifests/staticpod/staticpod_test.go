@@ -89,8 +89,10 @@ func TestParseRefuses(t *testing.T) {
 		"EndOfFlags":    {command("\n    - program\n    - --\n"), `the string "--", which is no flag`},
 		"Number":        {command("\n    - program\n    - 1\n"), "it is not a Pod"},
 		"Nested":        {command("\n    - program\n    - [--x=1]\n"), "it is not a Pod"},
-		"CutInCommand":  {"kind: Pod\nspec:\n  containers:\n  - command:\n    - program\n    - --x=", "has no image; the file may be cut off"},
-		"CutInVolumes":  {plain + "    volumeMounts:\n    - mountPath: /a\n      name: a\n", "it has no volume a"},
+		"CutInCommand": {
+			"kind: Pod\nspec:\n  containers:\n  - command:\n    - program\n    - --x=", "has no image; the file may be cut off",
+		},
+		"CutInVolumes": {plain + "    volumeMounts:\n    - mountPath: /a\n      name: a\n", "it has no volume a"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -119,14 +121,16 @@ func TestCheck(t *testing.T) {
 			want: "are both at /a",
 		},
 		"InitTwice": {
-			manifest: "kind: Pod\nspec:\n  initContainers:\n  - volumeMounts: [{mountPath: /a, name: a}, {mountPath: /a, name: b}]\n" + volumes,
-			want:     "are both at /a",
+			manifest: "kind: Pod\nspec:\n  initContainers:\n  - volumeMounts: [{mountPath: /a, name: a}, {mountPath: /a, name: b}]\n" +
+				volumes,
+			want: "are both at /a",
 		},
 		"Names": {manifest: "kind: Pod\nspec:\n  volumes: [{name: a}, {name: a}]\n", want: `it has two volumes called "a"`},
 	} {
 		spec := staticpodtest.Spec(t, []byte(tc.manifest))
 		err := check(&spec)
-		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "%s: %s: got %v, want %q",
+		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)),
+			"%s: %s: got %v, want %q",
 			name, tc.reason, err, tc.want)
 	}
 }

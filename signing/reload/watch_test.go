@@ -325,15 +325,18 @@ func TestOpenRefuses(t *testing.T) {
 			"it has no content", func(path string) error { return os.Mkdir(path, 0o700) }, "read PATH: is a directory, not a file", nil,
 		},
 		"pipe": {
-			"opening it would wait for a writer", func(path string) error { return syscall.Mkfifo(path, 0o600) }, "read PATH: is not a regular file",
+			"opening it would wait for a writer", func(path string) error { return syscall.Mkfifo(path, 0o600) },
+			"read PATH: is not a regular file",
 			nil,
 		},
 		"dangling link": {
-			"a volume that is not filled yet", func(path string) error { return os.Symlink("gone", path) }, "read PATH: no such file or directory",
+			"a volume that is not filled yet", func(path string) error { return os.Symlink("gone", path) },
+			"read PATH: no such file or directory",
 			fs.ErrNotExist,
 		},
 		"link to itself": {
-			"no endless loop", func(path string) error { return os.Symlink("f", path) }, "read PATH: too many levels of symbolic links", nil,
+			"no endless loop", func(path string) error { return os.Symlink("f", path) }, "read PATH: too many levels of symbolic links",
+			nil,
 		},
 		"too large":   {"8 MiB and a byte", content(strings.Repeat("x", maxSize+1)), "read PATH: is larger than 8388608 bytes", nil},
 		"bad content": {"the error of parse", content("bad secret"), "PATH: boom", errParse},

@@ -46,7 +46,8 @@ func TestConforms(t *testing.T) {
 				signertest.Run(t, func(t *testing.T) signertest.Subject {
 					remote := signer.connect(t, strings.ToLower(kind))
 					return signertest.Subject{
-						Signer: remote, Keys: remote, Styles: []signing.HeaderStyle{signing.JWTHeader}, Secret: []string{pin, vault.Token, awsSecret},
+						Signer: remote, Keys: remote, Styles: []signing.HeaderStyle{signing.JWTHeader},
+						Secret: []string{pin, vault.Token, awsSecret},
 					}
 				})
 			})

@@ -259,7 +259,8 @@ func remoteSocket() string { return filepath.Join(workDir, "p11-kit.sock") }
 // one is that is pulled out or a network HSM that restarts.
 func startRemote(t *testing.T) (kill func() error) {
 	t.Helper()
-	server := exec.CommandContext(t.Context(), "p11-kit", "server", "--foreground", "--name", remoteSocket(), "--provider", module, "pkcs11:")
+	server := exec.CommandContext(t.Context(), "p11-kit", "server", "--foreground", "--name", remoteSocket(), "--provider", module,
+		"pkcs11:")
 	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it has a child for each client
 	if err := server.Start(); err != nil {
 		t.Fatalf("%v: install Debian's p11-kit", err)
@@ -309,7 +310,8 @@ func counting(t *testing.T, after string) (library, attempts string) {
 func waiting(t *testing.T, function int, lost bool) (library, file string) {
 	t.Helper()
 	file = write(t, filepath.Join(t.TempDir(), "wait"), "")
-	return compile(t, "waits.c", fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DWAIT=%q", file), fmt.Sprintf("-DLOST=%t", lost)), file
+	return compile(t, "waits.c", fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DWAIT=%q", file), fmt.Sprintf("-DLOST=%t", lost)),
+		file
 }
 
 // forking is SoftHSM with a process of its own, as a client of an HSM has, which ends after the test.
@@ -403,7 +405,8 @@ func (k *kms) answer(r *http.Request) (map[string]any, error) {
 		return nil, kmsError{"SerializationException", err.Error()}
 	}
 	signed := r.Header.Get("Authorization")
-	if !strings.HasPrefix(signed, "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/") || !strings.Contains(signed, "/eu-central-1/kms/aws4_request") {
+	if !strings.HasPrefix(signed, "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/") ||
+		!strings.Contains(signed, "/eu-central-1/kms/aws4_request") {
 		return nil, kmsError{"UnrecognizedClientException", "The security token included in the request is invalid."}
 	}
 	if k.refusal != (kmsError{}) {

@@ -53,7 +53,8 @@ func TestRefusals(t *testing.T) {
 		want                   []string
 	}{
 		"UnknownScheme": {
-			"a spelling mistake", "pkcs12:token=a", "P-256", []string{`uri scheme "pkcs12"`, "want one of awskms, azurekms, cloudkms, openbao, pkcs11, vault"},
+			"a spelling mistake", "pkcs12:token=a", "P-256",
+			[]string{`uri scheme "pkcs12"`, "want one of awskms, azurekms, cloudkms, openbao, pkcs11, vault"},
 		},
 		"UnknownAlgorithm": {"kube-apiserver takes no other", there, "EdDSA", []string{`algorithm "EdDSA"`, "want one of P-256"}},
 		"UnknownAttribute": {
@@ -73,7 +74,8 @@ func TestRefusals(t *testing.T) {
 			[]string{"module-path: /none.so cannot be loaded", "want the library"},
 		},
 		"NoToken": {
-			"another label", strings.Replace(there, hsm.label, "none", 1), "P-256", []string{"could not find PKCS#11 token", "--list-token-slots"},
+			"another label", strings.Replace(there, hsm.label, "none", 1), "P-256",
+			[]string{"could not find PKCS#11 token", "--list-token-slots"},
 		},
 		"NoObject":   {"another object", object("none"), "P-256", []string{"found no key pair", "--list-objects"}},
 		"TwoObjects": {"one name is not enough", object("twins"), "P-256", []string{"found 2 key pairs", "name one by both object and id"}},
@@ -92,11 +94,14 @@ func TestRefusals(t *testing.T) {
 			"it would be waited for", strings.Replace(there, hsm.pinFile, pipe, 1), "P-256",
 			[]string{"pin-source: " + pipe + ": want a regular file"},
 		},
-		"OtherAlgorithm": {"the key decides", there, "RSA-2048", []string{"the key is P-256, and RSA-2048 is asked for", "name another key"}},
-		"OtherSize":      {"the key decides", object("long"), "RSA-2048", []string{"the key is RSA-3072, and RSA-2048 is asked for"}},
-		"TooShort":       {"kube-apiserver takes none below 2048 bits", object("short"), "RSA-2048", []string{"1024"}},
+		"OtherAlgorithm": {
+			"the key decides", there, "RSA-2048", []string{"the key is P-256, and RSA-2048 is asked for", "name another key"},
+		},
+		"OtherSize": {"the key decides", object("long"), "RSA-2048", []string{"the key is RSA-3072, and RSA-2048 is asked for"}},
+		"TooShort":  {"kube-apiserver takes none below 2048 bits", object("short"), "RSA-2048", []string{"1024"}},
 		"CannotSign": {
-			"an HSM holds keys for other uses", strings.Replace(there, module, refusing(t, fnSignInit, ckrFunctionNotPermitted), 1), "P-256",
+			"an HSM holds keys for other uses", strings.Replace(there, module, refusing(t, fnSignInit, ckrFunctionNotPermitted), 1),
+			"P-256",
 			[]string{"CKR_KEY_FUNCTION_NOT_PERMITTED", "want a key with CKA_SIGN"},
 		},
 
@@ -109,7 +114,8 @@ func TestRefusals(t *testing.T) {
 		"NoKey":       {"another name", bao.URI("none"), "P-256", []string{"the engine has no key of that name", "correct mount or key"}},
 		"NoNamespace": {"a namespace that is not there", aKey + "&namespace=none", "P-256", []string{"the engine has no key of that name"}},
 		"PlainHTTP": {
-			"the token would be readable", strings.Replace(aKey, "https://", "http://bao", 1), "P-256", []string{"want address, an https URL"},
+			"the token would be readable", strings.Replace(aKey, "https://", "http://bao", 1), "P-256",
+			[]string{"want address, an https URL"},
 		},
 		"Forbidden": {
 			"another token", strings.Replace(aKey, bao.TokenFile, wrong, 1), "P-256",
@@ -149,7 +155,8 @@ func TestRefusals(t *testing.T) {
 		"NewestVersion": {"it changes", "azurekms:vault=v;name=k", "P-256", []string{"want version"}},
 		"NoResource":    {"a name that no cloud has", "cloudkms:name=k", "P-256", []string{"want resource, projects/"}},
 		"NoGoogleCredentials": {
-			"not mounted", "cloudkms:resource=projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1?credentials-file=/none", "P-256",
+			"not mounted", "cloudkms:resource=projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1?credentials-file=/none",
+			"P-256",
 			[]string{"credentials-file: stat /none"},
 		},
 	} {

@@ -157,7 +157,8 @@ func (s *shell) run(t *testing.T, blocks ...string) []result {
 	_ = bash.Wait() // every block has a code of its own
 	var results []result
 	for i := range blocks {
-		results = append(results, result{code: read(t, fmt.Sprintf("%s/%d.code", out, i)), printed: read(t, fmt.Sprintf("%s/%d.out", out, i))})
+		results = append(results,
+			result{code: read(t, fmt.Sprintf("%s/%d.code", out, i)), printed: read(t, fmt.Sprintf("%s/%d.out", out, i))})
 	}
 	return results
 }

@@ -72,7 +72,8 @@ cat ca.crt >>`+c.ClientCAFile()+` && cat `+c.CAFile()+` >>ca.crt && cp `+c.Signi
 	}
 	for i, got := range s.run(t, blocks...) {
 		if got.code != "0" {
-			t.Fatalf("exit code %q of\n%s\nit printed:\n%s\nthe manager's log:\n%s", got.code, blocks[i], got.printed, read(t, dir+"/manager.log"))
+			t.Fatalf("exit code %q of\n%s\nit printed:\n%s\nthe manager's log:\n%s", got.code, blocks[i], got.printed,
+				read(t, dir+"/manager.log"))
 		}
 		testutil.Expect(t, !strings.Contains(blocks[i], "readyz?verbose") || strings.Contains(got.printed, "readyz check passed"),
 			"not ready:\n%s", got.printed)
@@ -138,7 +139,8 @@ func TestRBAC(t *testing.T) {
 	flags := append(webhookFlags(t), "--legacy-service-account-token-clean-up-period=1ms", "--root-ca-file="+rootCA,
 		"--kubeconfig="+kubeconfig, "--leader-elect=true", "--token-secrets=auto", "--pod-token=secret")
 	manager := startManager(t, cluster, flags)
-	shell.must(t, "sa-controller-manager preflight "+strings.Join(flags, " ")+" --service-account-private-key-file="+cluster.SigningKeyFile())
+	shell.must(t, "sa-controller-manager preflight "+strings.Join(flags,
+		" ")+" --service-account-private-key-file="+cluster.SigningKeyFile())
 
 	awaitLogs(t, manager, `state="registered"`)
 
@@ -215,7 +217,8 @@ func TestVerify(t *testing.T) {
 	}
 	testutil.Must(t, os.RemoveAll(filepath.Join(reader.dir, "source")))
 	for name, test := range map[string]struct{ change, refusedBy string }{
-		"signed by another key": {`rm SHA256SUMS.sig; ssh-keygen -q -t ed25519 -N "" -f other; ssh-keygen -Y sign -n file -f other SHA256SUMS`,
+		"signed by another key": {`rm SHA256SUMS.sig; ssh-keygen -q -t ed25519 -N "" -f other; ssh-keygen -Y sign -n file -f other ` +
+			`SHA256SUMS`,
 			"ssh-keygen"},
 		"another manifest": {`echo >>manifests.tar.gz`, "sha256sum"},
 		"another commit":   {`sed -i 's/"gitCommit": "./&0/' provenance.json`, "git clone"},

@@ -143,7 +143,8 @@ patches:
 		},
 		"monitoring": {
 			"monitoring: {enabled: true}",
-			"resources: [../../overlays/deployment, ../../monitoring, ../../permissions/completion]\ncomponents: [../../monitoring/deployment]",
+			"resources: [../../overlays/deployment, ../../monitoring, ../../permissions/completion]\ncomponents: " +
+				"[../../monitoring/deployment]",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,13 +194,15 @@ func TestValues(t *testing.T) {
 	}{
 		"another namespace": {is: func(all map[string]object) bool {
 			_, elsewhere := all["Deployment sa-controller-manager sa-controller-manager"]
-			policy := field(all["ValidatingAdmissionPolicy x sa-controller-manager-writes-deployment"], "spec", "matchConditions").([]any)[0]
+			policy := field(all["ValidatingAdmissionPolicy x sa-controller-manager-writes-deployment"], "spec",
+				"matchConditions").([]any)[0]
 			subject := field(all["ClusterRoleBinding x system:sa-controller-manager:token-deployment"], "subjects").([]any)[0]
 			return !elsewhere && slices.Contains(container(all)["args"].([]any), any("--webhook-service-namespace=x")) &&
 				strings.Contains(field(policy, "expression").(string), "system:serviceaccount:x:") && field(subject, "namespace") == "x"
 		}},
 		"who may call the webhook": {
-			values: "{networkPolicy: {cidrs: [10.0.0.0/28, 10.1.0.0/28]}, monitoring: {enabled: true}}", is: func(all map[string]object) bool {
+			values: "{networkPolicy: {cidrs: [10.0.0.0/28, 10.1.0.0/28]}, monitoring: {enabled: true}}",
+			is: func(all map[string]object) bool {
 				ingress := field(all["NetworkPolicy x sa-controller-manager"], "spec", "ingress").([]any)
 				from := field(ingress[0], "from").([]any)
 				return len(from) == 2 && field(from[1], "ipBlock", "cidr") == "10.1.0.0/28" && len(ingress) == 2
@@ -220,12 +223,15 @@ func TestValues(t *testing.T) {
 			args := container(all)["args"].([]any)
 			return args[len(args)-1] == "--bind-address=::1"
 		}},
-		"re-issue creates Secrets": {values: "extraArgs: [--service-account-key-ring=/pki/ring.json]", is: func(all map[string]object) bool {
-			subject := field(all["ClusterRoleBinding x system:sa-controller-manager:token-secrets-deployment"], "subjects").([]any)[0]
-			return field(subject, "namespace") == "x" && all["ClusterRole x system:sa-controller-manager:token-secrets-deployment"] != nil
-		}},
+		"re-issue creates Secrets": {values: "extraArgs: [--service-account-key-ring=/pki/ring.json]",
+			is: func(all map[string]object) bool {
+				subject := field(all["ClusterRoleBinding x system:sa-controller-manager:token-secrets-deployment"], "subjects").([]any)[0]
+				return field(subject, "namespace") == "x" &&
+					all["ClusterRole x system:sa-controller-manager:token-secrets-deployment"] != nil
+			}},
 		"no flag creates Secrets": {
-			values: "extraArgs: [--token-secrets-excluded-namespaces=auto, --service-account-key-ring=]", is: func(all map[string]object) bool {
+			values: "extraArgs: [--token-secrets-excluded-namespaces=auto, --service-account-key-ring=]",
+			is: func(all map[string]object) bool {
 				return all["ClusterRole x system:sa-controller-manager:token-secrets-deployment"] == nil
 			},
 		},
@@ -254,7 +260,8 @@ func TestValues(t *testing.T) {
 			},
 		},
 		"annotations": {
-			values: "{deploymentAnnotations: {a: d}, podAnnotations: {a: p}, serviceAnnotations: {a: s}}", is: func(all map[string]object) bool {
+			values: "{deploymentAnnotations: {a: d}, podAnnotations: {a: p}, serviceAnnotations: {a: s}}",
+			is: func(all map[string]object) bool {
 				return field(all[deployment], "metadata", "annotations", "a") == "d" &&
 					field(all[deployment], "spec", "template", "metadata", "annotations", "a") == "p" &&
 					field(all["Service x sa-controller-manager"], "metadata", "annotations", "a") == "s"
@@ -358,7 +365,8 @@ func TestCommonLabels(t *testing.T) {
 
 // TestNamespaces: the signing key and its Pods are in a namespace of their own.
 func TestNamespaces(t *testing.T) {
-	for namespace, refused := range map[string]bool{"kube-system": true, "kube-public": true, "default": true, "kube": false, "ours": false} {
+	for namespace, refused := range map[string]bool{"kube-system": true, "kube-public": true, "default": true, "kube": false,
+		"ours": false} {
 		if _, _, err := render(t, namespace, ""); (err != nil) != refused || err != nil && !strings.Contains(err.Error(), namespace) {
 			t.Errorf("%s: got %v, want an error %t", namespace, err, refused)
 		}

@@ -164,7 +164,8 @@ func startManagers(ctx context.Context, cluster *devcluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	manager, err := binary.StartManager(cluster, "--token-secrets=manual", "--webhook-port="+strconv.Itoa(port), "--webhook-registration=url")
+	manager, err := binary.StartManager(cluster, "--token-secrets=manual", "--webhook-port="+strconv.Itoa(port),
+		"--webhook-registration=url")
 	if err != nil {
 		return err
 	}

@@ -194,7 +194,8 @@ func RewriteRootCA(ctx context.Context, client kubernetes.Interface, namespace s
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+						Resources: []string{"configmaps"}},
 				},
 			}}},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{
@@ -202,8 +203,9 @@ func RewriteRootCA(ctx context.Context, client kubernetes.Interface, namespace s
 			}},
 			Mutations: []admissionregistrationv1.Mutation{{
 				PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
-				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: "Object{metadata: Object.metadata{annotations: " +
-					"{'example.com/stamp': oldObject.metadata.resourceVersion}}, data: {'ca.crt': 'of another party'}}"},
+				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: "Object{metadata: " +
+					"Object.metadata{annotations: {'example.com/stamp': oldObject.metadata.resourceVersion}}, data: {'ca.crt': 'of " +
+					"another party'}}"},
 			}},
 		},
 	}, metav1.CreateOptions{})

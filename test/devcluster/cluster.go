@@ -194,7 +194,8 @@ func (c *Cluster) writeFiles() error {
 		}
 	}
 	// For the loopback address and the names by which a Pod would know kube-apiserver.
-	cert, key, err := c.servingCA.Server("kube-apiserver", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", loopback)
+	cert, key, err := c.servingCA.Server("kube-apiserver", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		loopback)
 	if err != nil {
 		return err
 	}

@@ -150,7 +150,9 @@ func (c *choices) container(name string) corev1.Container {
 	for range c.below(3) {
 		source := corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{}}
 		if c.yes() {
-			source = corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: c.secret()}}}
+			source = corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: c.secret()},
+			}}
 		}
 		container.EnvFrom = append(container.EnvFrom, source)
 	}

@@ -55,7 +55,8 @@ func Rotation(ctx context.Context, replicas, commands devcluster.Binary, seed ui
 		o = &operator{world: w, binary: commands, random: rand.New(rand.NewPCG(seed, 1<<32))}
 		_, err := o.keys(ctx, o.ring(0), "init", "--from-private-key-file="+w.cluster.SigningKeyFile())
 		if err == nil {
-			err = w.launch(replicas, o.flags(0, "--external-signer-socket="+w.cluster.SignerSocket(), "--external-signer-refresh-hint=1s")...)
+			err = w.launch(replicas,
+				o.flags(0, "--external-signer-socket="+w.cluster.SignerSocket(), "--external-signer-refresh-hint=1s")...)
 		}
 		return err
 	})

@@ -278,7 +278,8 @@ func (w *World) check(ctx context.Context, scope scope) (checker.Outcome, error)
 		now = now.InNamespaces(scope.prefix)
 		outcome.Violations = checker.Judge(now, scope.model, w.mode, string(ca), ring.Verify)
 		if scope.rotated != nil {
-			found, reissued := checker.JudgeReissue(now, scope.model, func(token string) bool { return checker.SignedWith(token) != ring.Active })
+			found, reissued := checker.JudgeReissue(now, scope.model,
+				func(token string) bool { return checker.SignedWith(token) != ring.Active })
 			outcome.Violations, outcome.Reissued = append(outcome.Violations, found...), reissued
 		}
 		if well || time.Since(begun) > scope.timeout {
@@ -356,7 +357,8 @@ func (w *World) checkTokens(ctx context.Context, now checker.Snapshot, live map[
 		switch {
 		case wrong[i] == "":
 		case q.want == "":
-			outcome.Violations = append(outcome.Violations, checker.Violated(2, "kube-apiserver accepts a token of UID %s, which is dead", q.uid))
+			outcome.Violations = append(outcome.Violations,
+				checker.Violated(2, "kube-apiserver accepts a token of UID %s, which is dead", q.uid))
 		default:
 			outcome.Violations = append(outcome.Violations,
 				checker.Violated(4, "kube-apiserver does not take the token of %s for %s: %s", q.secret, q.want, wrong[i]))

@@ -62,7 +62,8 @@ func TestGate(t *testing.T) {
 		testcluster.Poll(t, fmt.Sprintf("keys %v", words), func() error { return w.Keys(t.Context(), words...) })
 		testutil.Must(t, w.Load.AwaitRounds(testcluster.Context(t), 10))
 		seen := w.Load.Tally()
-		testutil.Expect(t, seen.First == nil && len(seen.Keys) == i+2, "%v: %+v, want tokens of %d keys, and none refused", words, seen, i+2)
+		testutil.Expect(t, seen.First == nil && len(seen.Keys) == i+2, "%v: %+v, want tokens of %d keys, and none refused", words, seen,
+			i+2)
 	}
 	// The second cluster may happen to read the JWKS between a rotation and the next one.
 	testcluster.Poll(t, "a rotation --force that the second cluster notices", func() error {

@@ -196,6 +196,7 @@ func (u *userWorld) touch(t *testing.T) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":%q}}}`, rand.String(8))
 	for _, name := range u.accounts {
-		testutil.Get(u.API.CoreV1().ServiceAccounts(u.namespace).Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}))(t)
+		testutil.Get(u.API.CoreV1().ServiceAccounts(u.namespace).Patch(t.Context(), name, types.MergePatchType, patch,
+			metav1.PatchOptions{}))(t)
 	}
 }

@@ -108,7 +108,8 @@ func TestLegacyTokenCleaner(t *testing.T) {
 	}
 	c.AwaitEvent(t, gone, corev1.EventTypeNormal, "LegacyTokenDeleted", "has been invalid since "+longAgo)
 	c.AwaitEvent(t, c.GetSecret(t, namespace, "unused"), corev1.EventTypeNormal, "LegacyTokenMarkedInvalid", `of ServiceAccount "app"`)
-	c.AwaitEvent(t, c.GetSecret(t, namespace, "marked-and-tried"), corev1.EventTypeWarning, "InvalidLegacyTokenTried", "was refused on "+now)
+	c.AwaitEvent(t, c.GetSecret(t, namespace, "marked-and-tried"), corev1.EventTypeWarning, "InvalidLegacyTokenTried",
+		"was refused on "+now)
 	// The token controller removes the references.
 	c.AwaitAccount(t, namespace, "app", func(now *corev1.ServiceAccount) error {
 		if left, want := len(now.Secrets), len(account.Secrets)-2; left != want {
@@ -208,7 +209,8 @@ func createPod(t *testing.T, c *testcluster.ControlPlane, namespace, name, secre
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "app", AutomountServiceAccountToken: new(false), Containers: []corev1.Container{container},
-			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}},
+			Volumes: []corev1.Volume{{Name: "v",
+				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}},
 		},
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)
@@ -237,7 +239,8 @@ func TestRefusedWriteSaysWhy(t *testing.T) {
 		namespace := c.Namespace(t)
 		c.AwaitAutoSecret(t, namespace, "default")
 		limit := func(secrets string) {
-			quotas, hard := c.API.CoreV1().ResourceQuotas(namespace), corev1.ResourceList{corev1.ResourceSecrets: resource.MustParse(secrets)}
+			quotas, hard := c.API.CoreV1().ResourceQuotas(namespace),
+				corev1.ResourceList{corev1.ResourceSecrets: resource.MustParse(secrets)}
 			quota, err := quotas.Get(t.Context(), "few-secrets", metav1.GetOptions{})
 			if err != nil {
 				quota, err = quotas.Create(t.Context(), &corev1.ResourceQuota{
@@ -246,7 +249,8 @@ func TestRefusedWriteSaysWhy(t *testing.T) {
 			}
 			testutil.Must(t, err)
 			// No controller of quotas runs here.
-			quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{corev1.ResourceSecrets: resource.MustParse("1")}}
+			quota.Status = corev1.ResourceQuotaStatus{Hard: hard,
+				Used: corev1.ResourceList{corev1.ResourceSecrets: resource.MustParse("1")}}
 			testutil.Get(quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}))(t)
 		}
 		limit("1")
@@ -267,7 +271,8 @@ func refuseUpdates(t *testing.T, c *testcluster.ControlPlane, namespace string) 
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+						Resources: []string{"secrets"}},
 				},
 			}}},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{

@@ -59,7 +59,8 @@ func TestWhatAKeyIsProvedWith(t *testing.T) {
 			"--service-account-key-file="+testutil.WriteFile(t, "gone.key", testkeys.P384()))
 		keys(0, "revoke", "--yes", testkeys.Parse(testkeys.P384()).ID())
 		id := testkeys.Parse(testkeys.P256()).ID()
-		testutil.CheckContains(t, "of a key in its files", "kube-apiserver accepts key "+id+", which is revoked", keys(1, "revoke", "--yes", id))
+		testutil.CheckContains(t, "of a key in its files", "kube-apiserver accepts key "+id+", which is revoked",
+			keys(1, "revoke", "--yes", id))
 	})
 }
 
@@ -88,7 +89,8 @@ func provesAtAnyTime(t *testing.T, c *testcluster.ControlPlane) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Until(now.Add(tc.off))) //nolint:forbidigo // this sets the clock
 				err := keyprobe.Prove(t.Context(), clientAt(t, c.Config(), now), c.Issuer(), account, testkeys.Parse(tc.key))
-				if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) || keyprobe.IsRefusal(err) != tc.refuses {
+				if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) ||
+					keyprobe.IsRefusal(err) != tc.refuses {
 					t.Errorf("%s: %v, want %q, a refusal: %t", tc.reason, err, tc.want, tc.refuses)
 				}
 			})

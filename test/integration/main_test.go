@@ -302,7 +302,8 @@ func TestElsewhere(t *testing.T) {
 	namespace := c.Namespace(t)
 	c.CreateAccount(t, namespace, "robot")
 	c.StartKCM(t,
-		"--controllers=serviceaccount,serviceaccount-token,root-ca-cert-publisher,kube-apiserver-serving-clustertrustbundle-publisher-controller")
+		"--controllers=serviceaccount,serviceaccount-token,root-ca-cert-publisher,"+
+			"kube-apiserver-serving-clustertrustbundle-publisher-controller")
 	c.CreateSecret(t, testcluster.TokenSecret(namespace, "robot-token", "robot"))
 	c.AwaitFilled(t, namespace, "robot-token")
 	c.AwaitConfigMap(t, namespace, rootCAName, func(*corev1.ConfigMap) error { return nil })
@@ -322,17 +323,18 @@ func TestElsewhere(t *testing.T) {
 	}{
 		"lists": {
 			reason: "it is not known whether the manager is there", rules: lists, code: 1,
-			want: map[string]string{"ok": "references", "skipped": "keys", "unknown": "token apiservers key-rings permissions webhook policy " +
-				"control-plane namespaces trust-bundle secrets"},
+			want: map[string]string{"ok": "references", "skipped": "keys", "unknown": "token apiservers key-rings permissions webhook " +
+				"policy control-plane namespaces trust-bundle secrets"},
 		},
 		"finds": {
 			reason: "it is known that it is not there", rules: finds,
-			want: map[string]string{"ok": "references", "skipped": "token keys apiservers key-rings permissions webhook policy control-plane " +
-				"namespaces trust-bundle secrets"},
+			want: map[string]string{"ok": "references", "skipped": "token keys apiservers key-rings permissions webhook policy " +
+				"control-plane namespaces trust-bundle secrets"},
 		},
 		"administrator": {
 			reason: "all is read, and nothing is wrong", rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}, {NonResourceURLs: []string{"*"}, Verbs: []string{"get"}},
+				{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+				{NonResourceURLs: []string{"*"}, Verbs: []string{"get"}},
 			},
 			want: map[string]string{"ok": "token webhook namespaces trust-bundle secrets references",
 				"skipped": "keys apiservers key-rings permissions policy control-plane"},
@@ -447,11 +449,14 @@ func TestPlugin(t *testing.T) {
 			args: []string{"inspect", inContext, "--cluster"}, input: requestToken(t, c, namespace, "robot"),
 			texts: []string{"Verdict:       valid", namespace + ":robot"},
 		},
-		"doctor":  {args: []string{"doctor", inContext, "--only=references", "--grace=1s", "-o=json"}, texts: []string{`"kind": "DoctorReport"`}},
+		"doctor": {
+			args: []string{"doctor", inContext, "--only=references", "--grace=1s", "-o=json"}, texts: []string{`"kind": "DoctorReport"`},
+		},
 		"jwks":    {args: []string{"jwks", inContext, key, "--check=cluster"}, code: 2, texts: []string{"same", "extra"}},
 		"version": {args: []string{"--version"}, texts: []string{"kubectl sa-tokens version v"}},
 		"unknown flag": {
-			args: []string{"audit", "--token=secret"}, code: 1, texts: []string{"unknown flag: --token", "See 'kubectl sa-tokens audit --help'"},
+			args: []string{"audit", "--token=secret"}, code: 1,
+			texts: []string{"unknown flag: --token", "See 'kubectl sa-tokens audit --help'"},
 		},
 		"away": {args: []string{"audit"}, code: 1, texts: []string{"127.0.0.1:1: connect: connection refused"}},
 	} {

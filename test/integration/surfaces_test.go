@@ -111,8 +111,10 @@ func TestSurfaces(t *testing.T) {
 			alert:   "SACMWebhookUnreachable", series: `sacm_webhook_registration_state{state="unreachable"}`, value: 1,
 		},
 		"webhook switched off": {
-			breaks: func(t *testing.T) { s.webhook(t, "unregister") }, repairs: func(t *testing.T) { s.webhook(t, "register") }, want: findings{
-				Readyz: []string{"registration-off", "policy-missing"}, Doctor: []string{"registration-off", "pod-without-account", "policy-missing"},
+			breaks: func(t *testing.T) { s.webhook(t, "unregister") }, repairs: func(t *testing.T) { s.webhook(t, "register") },
+			want: findings{
+				Readyz: []string{"registration-off", "policy-missing"},
+				Doctor: []string{"registration-off", "pod-without-account", "policy-missing"},
 			},
 			alert: "SACMWebhookNotRegistered", series: `sacm_webhook_registration_state{state="registered"}`,
 		},
@@ -148,8 +150,9 @@ func TestSurfaces(t *testing.T) {
 				s.awaitRefusal(t)
 				s.kubectl(t, "", shop, "patch", "configmap", "kube-root-ca.crt", "--type=merge", `--patch={"data":{"ca.crt":"x"}}`)
 			},
-			repairs: func(t *testing.T) { s.kubectl(t, refusesUs, "delete", "-f", "-") }, want: findings{Doctor: []string{"root-ca-differs"}},
-			alert: "SACMRootCANotPublished", series: `root_ca_cert_publisher_sync_total{code="422"}`,
+			repairs: func(t *testing.T) { s.kubectl(t, refusesUs, "delete", "-f", "-") },
+			want:    findings{Doctor: []string{"root-ca-differs"}},
+			alert:   "SACMRootCANotPublished", series: `root_ca_cert_publisher_sync_total{code="422"}`,
 		},
 		"two do the same": {
 			breaks:  func(t *testing.T) { s.kubectl(t, stockPods, "apply", "-f", "-") },
@@ -187,8 +190,8 @@ func newSurfaces(t *testing.T) *surfaces {
 		"  user: {client-certificate: %[1]s/caller.crt, client-key: %[1]s/caller.key}\n", dir))
 	config := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
 	for _, plugin := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
-		config += "- name: " + plugin + "\n  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, " +
-			"kubeConfigFile: " + caller + "}\n"
+		config += "- name: " + plugin + "\n  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: " +
+			"WebhookAdmissionConfiguration, kubeConfigFile: " + caller + "}\n"
 	}
 	s.ControlPlane = testcluster.New(t, devcluster.Options{
 		ExtraKeyFiles: []string{s.accepted}, APIServerFlags: map[string][]string{

@@ -224,7 +224,8 @@ func TestChart(t *testing.T) {
 	}
 	install := func(flags ...string) {
 		t.Helper()
-		helm(append([]string{"install", "sacm", "../../manifests/chart", "--set-string=image.repository=" + repository + ",image.tag=" + tag,
+		helm(append([]string{"install", "sacm", "../../manifests/chart", "--set-string=image.repository=" + repository + ",image.tag=" +
+			tag,
 			"--set=networkPolicy.cidrs={0.0.0.0/0}"},
 			flags...)...)
 	}
@@ -298,10 +299,11 @@ func (c *cluster) callTheAPI(t *testing.T, worker string) {
 // trustsBundle has the Pod verify kube-apiserver by the ClusterTrustBundle.
 func trustsBundle(pod *corev1.Pod) {
 	const name, directory, file = "trust", "/trust", "ca.crt"
+	bundle := corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{
+		SignerName: new(rootca.ServingSigner), LabelSelector: &metav1.LabelSelector{}, Path: file,
+	}}
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{
-			SignerName: new(rootca.ServingSigner), LabelSelector: &metav1.LabelSelector{}, Path: file,
-		}}}},
+		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{bundle}},
 	}})
 	main := &pod.Spec.Containers[0]
 	main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true})

@@ -199,7 +199,8 @@ func stock(t *testing.T, workers int) string {
 		if i == 0 {
 			role = "control-plane"
 		}
-		fmt.Fprintf(&b, "- role: %s\n  extraMounts:\n  - {hostPath: %q, containerPath: %s, readOnly: true}\n", role, binaries(t), nodeBinaries)
+		fmt.Fprintf(&b, "- role: %s\n  extraMounts:\n  - {hostPath: %q, containerPath: %s, readOnly: true}\n", role, binaries(t),
+			nodeBinaries)
 	}
 	return b.String()
 }

@@ -62,7 +62,8 @@ func (c *cluster) isAccount(t *testing.T, name string, groups []string, namespac
 		t.Errorf("the Pod is %q, want %q", name, want)
 	}
 	for _, want := range []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace} {
-		testutil.Expect(t, strings.Contains(" "+strings.Join(groups, " ")+" ", " "+want+" "), "the Pod is in the groups %q, want %q too", groups,
+		testutil.Expect(t, strings.Contains(" "+strings.Join(groups, " ")+" ", " "+want+" "), "the Pod is in the groups %q, want %q too",
+			groups,
 			want)
 	}
 }
@@ -383,7 +384,8 @@ func (c *cluster) upgrade(t *testing.T, flags ...string) {
 	version := testutil.Get(c.client.Discovery().ServerVersion())(t)
 	out := c.onNode(t, append([]string{"kubeadm", "upgrade", "apply", version.GitVersion, "--yes", "--force",
 		"--ignore-preflight-errors=CreateJob,SystemVerification,CoreDNSUnsupportedPlugins,CoreDNSMigration"}, flags...)...)
-	testutil.Require(t, strings.Contains(out, "SUCCESS! A control plane node of your cluster was upgraded"), "kubeadm upgrade apply:\n%s", out)
+	testutil.Require(t, strings.Contains(out, "SUCCESS! A control plane node of your cluster was upgraded"), "kubeadm upgrade apply:\n%s",
+		out)
 }
 
 // TestSignerTakeover takes over what signs and nothing else, rotates, and hands back, while Pods are created. Of the two

@@ -363,7 +363,8 @@ func (k *kubelet) mirror(ctx context.Context, one *staticPod) error {
 		if getErr != nil {
 			return getErr
 		}
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: nodeName, UID: node.UID, Controller: new(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: nodeName, UID: node.UID,
+			Controller: new(true)}}
 		pod, err = k.node.CoreV1().Pods("kube-system").Create(ctx, pod, metav1.CreateOptions{})
 		if err != nil && strings.Contains(err.Error(), "sa-controller-manager") {
 			k.t.Errorf("the mirror pod is refused: %v", err)

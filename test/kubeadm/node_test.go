@@ -65,7 +65,8 @@ func newNode(t *testing.T, prepare ...func(*node)) *node {
 	n.client = n.connect(t, rest.ImpersonationConfig{})
 	kubeletUser := rest.ImpersonationConfig{UserName: "system:node:" + nodeName, Groups: []string{"system:nodes", "system:masters"}}
 	n.kubelet = &kubelet{
-		t: t, root: n.root, client: n.client, node: n.connect(t, kubeletUser), programs: map[string]string{"sa-controller-manager": n.binary},
+		t: t, root: n.root, client: n.client, node: n.connect(t, kubeletUser),
+		programs: map[string]string{"sa-controller-manager": n.binary},
 	}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
 		if n.kubelet.programs[name], err = devcluster.ControlPlaneBinary(name); err != nil {

@@ -165,7 +165,8 @@ func TestUninstall(t *testing.T) {
 	for _, block := range blocks {
 		printed, err := n.shell(t, block).CombinedOutput()
 		testutil.Require(t, err == nil, "%v of\n%s\nit printed:\n%s", err, block, printed)
-		testutil.Expect(t, block != blocks[len(blocks)-1] || len(printed) <= 0, "the page says that this prints nothing:\n%s\nit printed:\n%s",
+		testutil.Expect(t, block != blocks[len(blocks)-1] || len(printed) <= 0,
+			"the page says that this prints nothing:\n%s\nit printed:\n%s",
 			block, printed)
 	}
 	if left := n.ours(t); len(left) > 0 {

@@ -199,7 +199,8 @@ func (i *identity) apply(t *testing.T, rules []permissions.Rule) {
 	for _, object := range permissions.Grant(rules, permissions.Accesses(rules)) {
 		data := testutil.Get(json.Marshal(object))(t)
 		named, kind := object.(metav1.Object), strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)+"s"
-		err := i.world.API.RbacV1().RESTClient().Patch(types.ApplyPatchType).NamespaceIfScoped(named.GetNamespace(), named.GetNamespace() != "").
+		err := i.world.API.RbacV1().RESTClient().Patch(types.ApplyPatchType).NamespaceIfScoped(named.GetNamespace(),
+			named.GetNamespace() != "").
 			Resource(kind).Name(own(named.GetName())).Param("fieldManager", "test").Param("force",
 			"true").Body([]byte(own(string(data)))).Do(t.Context()).Error()
 		testutil.Must(t, err)
@@ -261,7 +262,11 @@ func TestDefaultAccountTokens(t *testing.T) {
 			source = corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{}}
 		}
 		pod.Spec.Volumes = []corev1.Volume{
-			{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{source}}}},
+			{
+				Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+					Sources: []corev1.VolumeProjection{source},
+				}},
+			},
 		}
 		_, err := w.API.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err

@@ -52,10 +52,12 @@ func newSignerWorld(t *testing.T) *signerWorld {
 			if w.kubeconfig, _, err = c.Identity(manifests.User); err != nil {
 				return err
 			}
-			if _, err = testcluster.Binary(t).Run(t.Context(), "keys", "init", w.ring, "--from-private-key-file="+c.SigningKeyFile()); err != nil {
+			if _, err = testcluster.Binary(t).Run(t.Context(), "keys", "init", w.ring,
+				"--from-private-key-file="+c.SigningKeyFile()); err != nil {
 				return err
 			}
-			w.signer, err = testcluster.Binary(t).StartSigner(c, w.ring, "--kubeconfig="+w.kubeconfig, "--authentication-kubeconfig="+w.kubeconfig,
+			w.signer, err = testcluster.Binary(t).StartSigner(c, w.ring, "--kubeconfig="+w.kubeconfig,
+				"--authentication-kubeconfig="+w.kubeconfig,
 				"--authorization-kubeconfig="+w.kubeconfig, "--external-signer-refresh-hint=1s")
 			return err
 		},
@@ -155,7 +157,8 @@ func TestSignerAlone(t *testing.T) {
 	testutil.Expect(t, strings.Contains(printed, signs+first+", which is revoked"), "revoked:\n%s", printed)
 	for _, token := range leaked {
 		err := w.party.Review(t.Context(), token)
-		testutil.Expect(t, (err != nil) == (token.KeyID == first), "a token of key %s after the revocation of %s: %v", token.KeyID, first, err)
+		testutil.Expect(t, (err != nil) == (token.KeyID == first), "a token of key %s after the revocation of %s: %v", token.KeyID, first,
+			err)
 	}
 	printed = w.keys(t, 1, "list") // as revoke, until kube-controller-manager has another key
 	if !strings.Contains(printed, "1 token Secrets have a token of key "+first) || !strings.Contains(printed, signs+first) {
@@ -324,7 +327,10 @@ func TestStolenCertificate(t *testing.T) {
 	}{
 		{"a Secret of another type: change", onlySecrets, patch(shop, "password", `{"data":{"a":"YQ=="}}`)},
 		{"a Secret of another type: delete", onlySecrets, remove(core.Secrets(shop).Delete, "password")},
-		{"a Secret of another type: create", onlySecrets, write(core.Secrets(system).Create, &corev1.Secret{ObjectMeta: meta(system, "x")})},
+		{
+			"a Secret of another type: create", onlySecrets,
+			write(core.Secrets(system).Create, &corev1.Secret{ObjectMeta: meta(system, "x")}),
+		},
 		{"a Secret in another namespace: create", byRBAC, write(core.Secrets(shop).Create, &corev1.Secret{ObjectMeta: meta(shop, "x")})},
 		{"our state: delete", onlySecrets, remove(core.Secrets(system).Delete, "sa-controller-manager-root-ca")},
 		{"a token in kube-system", "with the role token-secrets only", write(core.Secrets(system).Create, disguised)},
@@ -381,7 +387,8 @@ func TestStolenCertificate(t *testing.T) {
 	}
 	for _, tc := range cases {
 		err := tc.do(t.Context())
-		testutil.Expect(t, (tc.refused != "" || err == nil) && (tc.refused == "" || err != nil && strings.Contains(err.Error(), tc.refused)),
+		testutil.Expect(t, (tc.refused != "" || err == nil) &&
+			(tc.refused == "" || err != nil && strings.Contains(err.Error(), tc.refused)),
 			"%s: got %v, want an error with %q", tc.name, err, tc.refused)
 	}
 

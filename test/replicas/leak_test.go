@@ -179,7 +179,8 @@ func (p *keyNodes) judge(t *testing.T, when string, signers ...string) {
 				asked = []string{audience}
 			}
 			ok, err := node.accepts(t.Context(), one.token, asked...)
-			testutil.Expect(t, err == nil && ok, "%s: %s does not accept the token %s (key %s): %v", when, node.name, one.what, one.keyID, err)
+			testutil.Expect(t, err == nil && ok, "%s: %s does not accept the token %s (key %s): %v", when, node.name, one.what, one.keyID,
+				err)
 		}
 	}
 	t.Logf("%s: %d reviews of %d tokens", when, len(p.nodes())*len(p.good), len(p.good))

@@ -161,7 +161,8 @@ func (p *keyNodes) fallen(t *testing.T, code, way string) {
 		}
 		return nil
 	})
-	for _, words := range [][]string{{"rotate", "--cache-age=0s"}, {"next", "--algorithm=P-384"}, {"prune", "--longest-token-lifetime=1h"}} {
+	for _, words := range [][]string{{"rotate", "--cache-age=0s"}, {"next", "--algorithm=P-384"},
+		{"prune", "--longest-token-lifetime=1h"}} {
 		stdout, stderr, err := p.run(t, p.first, words...)
 		testutil.Expect(t, err != nil, "%s: keys %v ends with 0:\n%s%s", code, words, stdout, stderr)
 	}

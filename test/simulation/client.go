@@ -98,7 +98,8 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 		manager = by
 	}
 	asked := &call{client: c, began: time.Now(), answer: make(chan answer, 1), request: &model.Request{
-		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource, Path: r.URL.Path,
+		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource,
+		Path:  r.URL.Path,
 		Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager, Body: sent,
 		Client: c.name, Began: time.Now(),
 	}}
@@ -119,7 +120,8 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 		asked.name += fmt.Sprintf("/%08x", hash.Sum32())
 	}
 	asked.journal = &faultproxy.Request{
-		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource, Began: asked.began,
+		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource,
+		Began: asked.began,
 	}
 	n := c.network
 	n.mu.Lock()
@@ -289,7 +291,8 @@ var faults = []namedFault{
 		w.network.strike(&fault{resource: watchedResources[random.IntN(4)], until: time.Now().Add(lasts), fate: forbidden})
 	}},
 	{"silent watch", func(w *world, random *rand.Rand, lasts time.Duration) {
-		w.network.strike(&fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)})
+		w.network.strike(&fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)],
+			until: time.Now().Add(lasts)})
 	}},
 	{"missed history", func(w *world, random *rand.Rand, lasts time.Duration) {
 		f := &fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)}
@@ -310,13 +313,15 @@ var faults = []namedFault{
 		w.network.strike(&fault{client: w.network.replica(random), until: time.Now().Add(lasts), lag: lag})
 	}},
 	{"refused lists and watches", func(w *world, random *rand.Rand, lasts time.Duration) {
-		f := &fault{client: w.network.replica(random), resource: watchedResources[random.IntN(4)], until: time.Now().Add(lasts), fate: forbidden,
+		f := &fault{client: w.network.replica(random), resource: watchedResources[random.IntN(4)], until: time.Now().Add(lasts),
+			fate: forbidden,
 			only: []string{"list", "watch"}}
 		w.network.strike(f)
 		w.network.cutAll(f.client, f.resource)
 	}},
 	{"refused reads", func(w *world, random *rand.Rand, lasts time.Duration) {
-		w.network.strike(&fault{resource: watchedResources[random.IntN(2)], until: time.Now().Add(lasts), fate: forbidden, only: []string{"get"}})
+		w.network.strike(&fault{resource: watchedResources[random.IntN(2)], until: time.Now().Add(lasts), fate: forbidden,
+			only: []string{"get"}})
 	}},
 	{"expired credentials", func(w *world, random *rand.Rand, lasts time.Duration) {
 		w.network.strike(&fault{client: w.network.replica(random), until: time.Now().Add(lasts), fate: unknown})

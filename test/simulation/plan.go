@@ -89,7 +89,8 @@ func newPlan(seed uint64) *plan {
 	p.rotates = worlds.IntN(6) == 0
 	p.cleans = !p.rotates && worlds.IntN(4) == 0
 	if p.rotates {
-		p.operations = append(p.operations, operation{at: acts / 2, user: -1, name: []string{"rotation", "revocation"}[worlds.IntN(2)], id: 301})
+		p.operations = append(p.operations,
+			operation{at: acts / 2, user: -1, name: []string{"rotation", "revocation"}[worlds.IntN(2)], id: 301})
 	}
 	if worlds.IntN(5) == 0 {
 		p.operations = append(p.operations, operation{at: moment(), user: -1, name: "another root CA", id: 302})
@@ -119,7 +120,8 @@ func newPlan(seed uint64) *plan {
 		if of := draw(seed, rare); of.IntN(5+5*min(i, 1)) == 0 {
 			at := 20*time.Second + time.Duration(of.Int64N(int64(acts/2)))
 			p.operations = append(p.operations, operation{at: at, user: users + 1 + i, name: rare, id: 101 + i})
-			if rare == many || rare == unlisted { // nobody else acts then: the order of goroutines decides which orphans are read one by one
+			// No other user acts then: the order of goroutines decides which orphans are read one by one.
+			if rare == many || rare == unlisted {
 				p.operations = slices.DeleteFunc(p.operations, func(o operation) bool {
 					return o.user < 0 || rare == many && o.at > at+20*time.Second && o.at < at+40*time.Second
 				})
@@ -335,7 +337,8 @@ func (w *world) makeBase(c workload.Client) error {
 func (w *world) deleteBase(random *rand.Rand) {
 	account := fmt.Sprintf("account-%d", random.IntN(4))
 	for _, secret := range w.server.Objects("secrets") {
-		if secret.GetNamespace() != "base" || !workload.IsOwnName(account, secret.GetName()) || time.Since(w.network.began) <= 15*time.Second {
+		if secret.GetNamespace() != "base" || !workload.IsOwnName(account, secret.GetName()) ||
+			time.Since(w.network.began) <= 15*time.Second {
 			continue
 		}
 		w.mu.Lock()

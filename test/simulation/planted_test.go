@@ -41,14 +41,16 @@ var plants = []plant{
 	}
 	return token, err`,
 	)}, 1},
-	{planted.Plant{Name: "leader without a fence", Shows: regexp.MustCompile(`^promise 9: .* began \S+ after the renew deadline`), Edits: edits(
-		"internal/leaderelection/leaderelection.go",
-		"defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()", `if !isPlanted("leader without a fence") {
+	{planted.Plant{Name: "leader without a fence", Shows: regexp.MustCompile(`^promise 9: .* began \S+ after the renew deadline`),
+		Edits: edits(
+			"internal/leaderelection/leaderelection.go",
+			"defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()", `if !isPlanted("leader without a fence") {
 					defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()
 				}`,
-		"internal/leaderelection/leaderelection.go",
-		"fenced(working, lock.overdue)", `fenced(working, func() bool { return !isPlanted("leader without a fence") && lock.overdue() })`,
-	)}, 1},
+			"internal/leaderelection/leaderelection.go",
+			"fenced(working, lock.overdue)",
+			`fenced(working, func() bool { return !isPlanted("leader without a fence") && lock.overdue() })`,
+		)}, 1},
 	{planted.Plant{Name: "dropped tombstones", Shows: regexp.MustCompile(`^promise 3: .* references \S+, which is gone$`), Edits: edits(
 		"internal/reconcile/watch.go",
 		"obj = tombstone.Obj", `if isPlanted("dropped tombstones") {
@@ -101,7 +103,8 @@ var plants = []plant{
 	{planted.Plant{Name: "a Secret filled before the first answer about its key", Shows: regexp.MustCompile(
 		`^promise 4: .* was filled before kube-apiserver had accepted the key$`), Edits: edits(
 		"controllers/keyprobe/prober.go",
-		"	if last.keyID != id {\n", "	if last.keyID != id && !isPlanted(\"a Secret filled before the first answer about its key\") {\n",
+		"\tif last.keyID != id {\n",
+		"\tif last.keyID != id && !isPlanted(\"a Secret filled before the first answer about its key\") {\n",
 	)}, 32},
 }
 
@@ -137,7 +140,8 @@ const (
 var bugs = []plant{
 	bug("recreate", 1, "promise 1: delete of secrets", inAccount,
 		"	if satisfied {\n		return c.deleteUnused(ctx, account)\n	}\n	return c.ensureOwn",
-		`	if isPlanted("recreate") && satisfied && len(secrets) == 1 && secrets[0].AutoCreated() && account.Annotations["user/note"] != "" {
+		`	if isPlanted("recreate") && satisfied && len(secrets) == 1 && secrets[0].AutoCreated() &&
+		account.Annotations["user/note"] != "" {
 		_, _ = tokensecrets.Delete(ctx, c.Client, c.Recorder, secrets[0], "Planted", "it is made again")
 	}
 	if satisfied {
@@ -154,7 +158,8 @@ var bugs = []plant{
 		"left := c.written.left(secret, c.Clock.Now()); left > 0 {",
 		`left := c.written.left(secret, c.Clock.Now()); left > 0 && !isPlanted("nostale") {`),
 	bug("nameonly", 1, "promise 2: .* holds a token for UID", "controllers/tokensecrets/tokensecret.go",
-		`(s.AccountUID == "" || s.AccountUID == account.UID)`, `(s.AccountUID == "" || s.AccountUID == account.UID || isPlanted("nameonly"))`),
+		`(s.AccountUID == "" || s.AccountUID == account.UID)`,
+		`(s.AccountUID == "" || s.AccountUID == account.UID || isPlanted("nameonly"))`),
 	bug("norvref", 1, "promise 2: .* without UID and version", inPatch,
 		"}{meta.PatchOf(account), list})", "}{plantedMetadata(account), list})", inPatch,
 		"// ReferenceFirst puts", `func plantedMetadata(account *corev1.ServiceAccount) meta.PatchMetadata {
@@ -179,7 +184,8 @@ var bugs = []plant{
 		`secret.Terminating() || account.DeletionTimestamp != nil && !isPlanted("terminating") {`),
 	bug("terminatingns", 1, "promise 10: .* again and again", inAccount,
 		"case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):",
-		`case !isPlanted("terminatingns") && (apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err)):`),
+		`case !isPlanted("terminatingns") && (apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || `+
+			`apierrors.IsNotFound(err)):`),
 	bug("hot", 4, "promise 10: .* comes", "internal/reconcile/runner.go",
 		"	queue.AddAfter(key, delay)\n}", `	if isPlanted("hot") {
 		delay = time.Millisecond
@@ -287,7 +293,8 @@ func without(`),
 	}
 `),
 	early("nocatchup", 0, "promise 1: .* references no token Secret", "return nil", inAccount,
-		`		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, errStale)`),
+		`		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, `+
+			`account.Name, errStale)`),
 }
 
 // fixes are taken back, of what attacks and reports of other programs have shown.
@@ -327,7 +334,8 @@ var fixes = []plant{
 		return 0
 	}
 	return s.damping.Delay(s.written(target{resource, object}))`, inPublisher,
-		"	if !kept {\n		return fmt.Errorf(", "	if !kept && !isPlanted(\"no brake for root CAs\") {\n		return fmt.Errorf("),
+		"\tif !kept {\n\t\treturn fmt.Errorf(",
+		"\tif !kept && !isPlanted(\"no brake for root CAs\") {\n\t\treturn fmt.Errorf("),
 	early("a request each second while a watch hangs", 0, "promise 10",
 		"c.secretLoop.AddAfter(secret.ObjectName(), time.Second)\nreturn nil", inOrphan,
 		"		return fmt.Errorf(\"delete token secret %s: %w\", secret.ObjectName(), errStale)"),

@@ -141,7 +141,8 @@ func (w *world) judgeQuiet(since time.Time) {
 	for _, p := range w.past {
 		for _, r := range p.client.journal {
 			reads := r.Verb == "get" || r.Verb == "list" || r.Verb == "watch"
-			again := r.Resource == "" || r.Resource == "leases" || r.Resource == "events" || r.Verb == "watch" || r.Resource == "tokenreviews" ||
+			again := r.Resource == "" || r.Resource == "leases" || r.Resource == "events" || r.Verb == "watch" ||
+				r.Resource == "tokenreviews" ||
 				strings.HasPrefix(r.Resource, "selfsubject") || reads && (r.Name == stateOfRootCA || w.plan.upstream)
 			if r.Began.After(since) && !again {
 				w.violated(10, "%s asks although nothing has changed: %s %s %s/%s", p.client.name, r.Verb, r.Resource, r.Namespace, r.Name)
@@ -197,7 +198,8 @@ func (w *world) undo(random *rand.Rand, resource string, lasts time.Duration) {
 			return
 		}
 		after := time.Duration(random.Int64N(int64(50 * time.Millisecond)))
-		w.network.at(time.Now().Add(after), "another client undoes "+made.GetName(), func() { w.remove(resource, namespace, made.GetName()) })
+		w.network.at(time.Now().Add(after), "another client undoes "+made.GetName(),
+			func() { w.remove(resource, namespace, made.GetName()) })
 	}
 	for _, object := range w.server.Objects(resource) {
 		if secret, is := object.(*corev1.Secret); object.GetNamespace() == namespace && (object.GetName() == workload.RootCAConfigMap ||

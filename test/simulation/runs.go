@@ -300,8 +300,9 @@ var oldSecrets = map[string]struct {
 		labels: map[string]string{invalidSince: longAgo, workload.LastUsedLabel: "1999-12-31"}, listed: true, want: "kept",
 	},
 	"marked-to-keep": {
-		labels: map[string]string{invalidSince: longAgo}, annotations: map[string]string{"sa-controller-manager/keep": "true"}, listed: true,
-		want: "kept",
+		labels: map[string]string{invalidSince: longAgo}, annotations: map[string]string{"sa-controller-manager/keep": "true"},
+		listed: true,
+		want:   "kept",
 	},
 	"marked-unreferenced": {labels: map[string]string{invalidSince: longAgo}, want: "kept"},
 }

@@ -269,7 +269,8 @@ func TestUnmet(t *testing.T) {
 	}
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "covered.test")
-	build := exec.Command("go", "test", "-c", "-cover", "-covermode=set", "-coverpkg=sa-controller-manager/controllers/...", "-o", binary, ".")
+	build := exec.Command("go", "test", "-c", "-cover", "-covermode=set", "-coverpkg=sa-controller-manager/controllers/...", "-o", binary,
+		".")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, output)
 	}
@@ -277,8 +278,10 @@ func TestUnmet(t *testing.T) {
 	processes := runtime.NumCPU()
 	for i := range processes {
 		running.Go(func() {
-			one := exec.Command(binary, "-test.run=^TestSimulation$", "-test.timeout=0", fmt.Sprintf("-seed=%d", 1+i), fmt.Sprintf("-seeds=%d",
-				*unmet-uint64(i)), fmt.Sprintf("-step=%d", processes), "-shorten=false", "-test.coverprofile="+filepath.Join(dir, strconv.Itoa(i)))
+			one := exec.Command(binary, "-test.run=^TestSimulation$", "-test.timeout=0", fmt.Sprintf("-seed=%d", 1+i),
+				fmt.Sprintf("-seeds=%d",
+					*unmet-uint64(i)), fmt.Sprintf("-step=%d", processes), "-shorten=false",
+				"-test.coverprofile="+filepath.Join(dir, strconv.Itoa(i)))
 			one.Env = append(os.Environ(), "GOMAXPROCS=1")
 			if output, err := one.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, output)

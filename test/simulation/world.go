@@ -207,7 +207,8 @@ func (w *world) work(ctx context.Context, p *process, config *rest.Config) error
 	flags, _, err := secureport.Parse([]string{
 		"--webhook-port=0", "--secure-port=0", "--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
 		"--concurrent-serviceaccount-token-syncs=" + w.plan.workers, "--root-ca-overlap=" + overlap.String(),
-		"--legacy-service-account-token-clean-up-period=" + cleanerPeriod.String(), "--leader-elect-lease-duration=" + leaseDuration.String(),
+		"--legacy-service-account-token-clean-up-period=" + cleanerPeriod.String(), "--leader-elect-lease-duration=" +
+			leaseDuration.String(),
 		"--leader-elect-renew-deadline=" + renewDeadline.String(), "--leader-elect-retry-period=" + retryPeriod.String(),
 	})
 	if err != nil {

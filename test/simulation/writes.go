@@ -449,7 +449,8 @@ func (w *world) judge(when string) {
 	}
 	for _, secret := range checker.Sorted(now.Secrets) {
 		token := string(secret.Data[corev1.ServiceAccountTokenKey])
-		if status := w.server.Review(token, nil); secret.Type == corev1.SecretTypeServiceAccountToken && token != "" && !status.Authenticated {
+		if status := w.server.Review(token, nil); secret.Type == corev1.SecretTypeServiceAccountToken && token != "" &&
+			!status.Authenticated {
 			w.violated(4, "%s: kube-apiserver does not take the token of %s/%s: %s", when, secret.Namespace, secret.Name, status.Error)
 		}
 	}
@@ -552,11 +553,13 @@ func (w *world) judgeUnneeded() {
 	for _, object := range w.server.Objects("secrets") {
 		secret := object.(*corev1.Secret)
 		made, known := w.writes.made[secret.UID]
-		account, _ := w.server.Get("serviceaccounts", secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey]).(*corev1.ServiceAccount)
+		account, _ := w.server.Get("serviceaccounts", secret.Namespace,
+			secret.Annotations[corev1.ServiceAccountNameKey]).(*corev1.ServiceAccount)
 		_, used := secret.Labels[workload.LastUsedLabel]
 		if known && made == (maker{w.writes.holder, w.writes.terms[w.writes.holder]}) && account != nil && !names(account)[secret.Name] &&
 			!used && !w.writes.listed[secret.UID] && secret.Annotations[workload.ReplacesLabel] == "" {
-			w.violated(3, "%s has created token Secret %s/%s for nothing, and it is still there", made.client, secret.Namespace, secret.Name)
+			w.violated(3, "%s has created token Secret %s/%s for nothing, and it is still there", made.client, secret.Namespace,
+				secret.Name)
 		}
 	}
 }

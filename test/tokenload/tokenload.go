@@ -123,7 +123,8 @@ func (p *Party) Review(ctx context.Context, token Token) error {
 		return ErrLost
 	}
 	review, err := p.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
-		Spec: authenticationv1.TokenReviewSpec{Token: token.Text, Audiences: []string{p.audience, fmt.Sprintf("review-%d", reviews.Add(1))}},
+		Spec: authenticationv1.TokenReviewSpec{Token: token.Text,
+			Audiences: []string{p.audience, fmt.Sprintf("review-%d", reviews.Add(1))}},
 	}, metav1.CreateOptions{})
 	if err = answered(err); err == nil && !review.Status.Authenticated {
 		err = errors.New("refused: " + review.Status.Error)

@@ -25,7 +25,8 @@ func TestTally(t *testing.T) {
 	}{
 		"none": {},
 		"busy": {
-			[]error{late}, []error{late, late}, 0, 0, 3, "no token was refused, but 3 calls got no answer within 30s: this machine is too busy; ",
+			[]error{late}, []error{late, late}, 0, 0, 3,
+			"no token was refused, but 3 calls got no answer within 30s: this machine is too busy; ",
 		},
 		"refused":  {nil, []error{late, refused, refused}, 0, 2, 1, "refused: unknown key"},
 		"answered": {[]error{failed}, []error{late}, 1, 0, 1, "Internal error occurred: x"},
@@ -40,7 +41,8 @@ func TestTally(t *testing.T) {
 				l.countOf("cp-1", err)
 			}
 			seen := l.Tally()
-			testutil.Check(t, "counts", []int{tc.failed, tc.refused, tc.unanswered}, []int{seen.Failed, seen.Refused["cp-1"], seen.Unanswered})
+			testutil.Check(t, "counts", []int{tc.failed, tc.refused, tc.unanswered},
+				[]int{seen.Failed, seen.Refused["cp-1"], seen.Unanswered})
 			if err := seen.Err(); tc.want != "" {
 				testutil.CheckContains(t, "error", tc.want, fmt.Sprint(err))
 			} else if err != nil {

@@ -26,7 +26,8 @@ rules=(
 	'./manifests/...   ^sa-controller-manager/(controllers|admission|tokens|signing|cmd)/?'
 	'./admission/...   ^sa-controller-manager/(controllers|tokens|signing|cmd)/?'
 	# The kubectl plugin does not link the manager, and the product none of what only the plugin needs.
-	'./cmd/kubectl-sa_tokens/...     ^sa-controller-manager/(cmd/sa-controller-manager/(app|commands)$|internal/(serving|leaderelection)$|controllers/keyring/external)'
+	'./cmd/kubectl-sa_tokens/...     ^sa-controller-manager/(cmd/sa-controller-manager/(app|commands)$|controllers/keyring/external)'
+	'./cmd/kubectl-sa_tokens/...     ^sa-controller-manager/internal/(serving|leaderelection)$'
 	'./cmd/kubectl-sa_tokens/...     ^k8s.io/apiserver/pkg/(server|endpoints/filters)$'
 	'./cmd/sa-controller-manager/app/... ^sa-controller-manager/cmd/sa-controller-manager/(commands|extras)/?'
 	'./cmd/sa-controller-manager/extras/... ^sa-controller-manager/cmd/sa-controller-manager/commands/?'

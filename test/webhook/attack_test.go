@@ -39,7 +39,8 @@ func attackReview(object string) []byte {
 func padded(size int) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		for at := 0; at < size; at += 200_000 {
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "kubernetes.io/padding-"+strconv.Itoa(at), strings.Repeat("x", min(size-at, 200_000)))
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "kubernetes.io/padding-"+strconv.Itoa(at),
+				strings.Repeat("x", min(size-at, 200_000)))
 		}
 	}
 }
@@ -170,7 +171,8 @@ func (c *cluster) underAttack(t *testing.T, m *manager, namespace string, a atta
 	for _, n := range calls {
 		sum += n
 	}
-	t.Logf("%d calls; %s of CPU in 20 s; RssAnon %d MiB, %d MiB at rest; refused: %d of %d small Pods, %d of %d large ones; p99 of the small ones %s",
+	t.Logf("%d calls; %s of CPU in 20 s; RssAnon %d MiB, %d MiB at rest; refused: %d of %d small Pods, %d of %d large ones; p99 of "+
+		"the small ones %s",
 		sum, (now - cpu).Round(time.Millisecond), most>>10, rest.Anon>>10, refused[0], created[0], refused[1], created[1], p99)
 	testutil.Expect(t, refused[0] <= 0 && p99 <= 2500*time.Millisecond,
 		"%d small Pods were refused, 99 of 100 took %s at most; want none, and 2.5s", refused[0], p99)

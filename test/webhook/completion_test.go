@@ -156,29 +156,31 @@ func oddPods() map[string]odd {
 		projected = `{"name":"kube-api-access-abcde","projected":{"sources":[{"serviceAccountToken":{"path":"token"}}]}}`
 	)
 	pods := map[string]odd{
-		"plain":                           {spec: oneContainer},
-		"names the account":               {spec: oneContainer + `,"serviceAccountName":"default"`},
-		"deprecated name":                 {spec: oneContainer + `,"serviceAccount":"default"`},
-		"both names":                      {spec: oneContainer + `,"serviceAccount":"other","serviceAccountName":"default"`},
-		"both names, other":               {spec: oneContainer + `,"serviceAccount":"default","serviceAccountName":"other"`},
-		"empty names":                     {spec: oneContainer + `,"serviceAccount":"","serviceAccountName":""`},
-		"null name":                       {spec: oneContainer + `,"serviceAccountName":null`},
-		"no such account":                 {spec: oneContainer + `,"serviceAccountName":"nobody"`},
-		"impossible account":              {spec: oneContainer + `,"serviceAccountName":"a_b"`},
-		"automount off":                   {spec: oneContainer + `,"automountServiceAccountToken":false`},
-		"automount on":                    {spec: oneContainer + `,"automountServiceAccountToken":true`},
-		"automount null":                  {spec: oneContainer + `,"automountServiceAccountToken":null`},
-		"two containers":                  {spec: `"containers":[{"name":"a","image":"i"},{"name":"b","image":"i"}]`},
-		"init containers":                 {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i"},{"name":"j","image":"i"}]`},
-		"sidecar":                         {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i","restartPolicy":"Always"}]`},
-		"no containers":                   {spec: `"containers":[]`},
-		"null containers":                 {spec: `"containers":null`},
-		"no spec":                         {spec: ""},
-		"own mount":                       {spec: `"containers":[` + mounted + `],` + own},
-		"own mount in one of two":         {spec: `"containers":[` + mounted + `,{"name":"b","image":"i"}],` + own},
-		"own mount in the init container": {spec: oneContainer + `,"initContainers":[` + strings.Replace(mounted, `"a"`, `"i"`, 1) + `],` + own},
-		"mount with a slash":              {spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/", 1) + `],` + own},
-		"mount below":                     {spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/x", 1) + `],` + own},
+		"plain":                   {spec: oneContainer},
+		"names the account":       {spec: oneContainer + `,"serviceAccountName":"default"`},
+		"deprecated name":         {spec: oneContainer + `,"serviceAccount":"default"`},
+		"both names":              {spec: oneContainer + `,"serviceAccount":"other","serviceAccountName":"default"`},
+		"both names, other":       {spec: oneContainer + `,"serviceAccount":"default","serviceAccountName":"other"`},
+		"empty names":             {spec: oneContainer + `,"serviceAccount":"","serviceAccountName":""`},
+		"null name":               {spec: oneContainer + `,"serviceAccountName":null`},
+		"no such account":         {spec: oneContainer + `,"serviceAccountName":"nobody"`},
+		"impossible account":      {spec: oneContainer + `,"serviceAccountName":"a_b"`},
+		"automount off":           {spec: oneContainer + `,"automountServiceAccountToken":false`},
+		"automount on":            {spec: oneContainer + `,"automountServiceAccountToken":true`},
+		"automount null":          {spec: oneContainer + `,"automountServiceAccountToken":null`},
+		"two containers":          {spec: `"containers":[{"name":"a","image":"i"},{"name":"b","image":"i"}]`},
+		"init containers":         {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i"},{"name":"j","image":"i"}]`},
+		"sidecar":                 {spec: oneContainer + `,"initContainers":[{"name":"i","image":"i","restartPolicy":"Always"}]`},
+		"no containers":           {spec: `"containers":[]`},
+		"null containers":         {spec: `"containers":null`},
+		"no spec":                 {spec: ""},
+		"own mount":               {spec: `"containers":[` + mounted + `],` + own},
+		"own mount in one of two": {spec: `"containers":[` + mounted + `,{"name":"b","image":"i"}],` + own},
+		"own mount in the init container": {
+			spec: oneContainer + `,"initContainers":[` + strings.Replace(mounted, `"a"`, `"i"`, 1) + `],` + own,
+		},
+		"mount with a slash": {spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/", 1) + `],` + own},
+		"mount below":        {spec: `"containers":[` + strings.Replace(mounted, tokenPath, tokenPath+"/x", 1) + `],` + own},
 		"mount with a subpath": {
 			spec: `"containers":[` + strings.Replace(mounted, `"mountPath"`, `"subPath":"x","mountPath"`, 1) + `],` + own,
 		},
@@ -441,18 +443,23 @@ func TestLaterWebhook(t *testing.T) {
 		"MakesMirror": {patch: `[{"op":"add","path":"/metadata/annotations","value":{"kubernetes.io/config.mirror":""}},` +
 			`{"op":"add","path":"/spec/nodeName","value":"node"}]`, code: 403},
 		"ChangesAccount": {
-			patch: `[{"op":"add","path":"/spec/serviceAccountName","value":"other"},{"op":"add","path":"/spec/serviceAccount","value":"other"}]`,
-			code:  201,
+			patch: `[{"op":"add","path":"/spec/serviceAccountName","value":"other"},{"op":"add","path":"/spec/serviceAccount",` +
+				`"value":"other"}]`,
+			code: 201,
 		},
 		"ToLimitedAccount": {
-			patch: `[{"op":"add","path":"/spec/serviceAccountName","value":"limited"},{"op":"add","path":"/spec/serviceAccount","value":"limited"}]`,
-			code:  403,
+			patch: `[{"op":"add","path":"/spec/serviceAccountName","value":"limited"},{"op":"add","path":"/spec/serviceAccount",` +
+				`"value":"limited"}]`,
+			code: 403,
 		},
 		"ToNoAccount": {
-			patch: `[{"op":"add","path":"/spec/serviceAccountName","value":"nobody"},{"op":"add","path":"/spec/serviceAccount","value":"nobody"}]`,
-			code:  403,
+			patch: `[{"op":"add","path":"/spec/serviceAccountName","value":"nobody"},{"op":"add","path":"/spec/serviceAccount",` +
+				`"value":"nobody"}]`,
+			code: 403,
 		},
-		"RemovesMark": {patch: `[{"op":"add","path":"/metadata/uid","value":""},{"op":"add","path":"/metadata/selfLink","value":""}]`, code: 201},
+		"RemovesMark": {
+			patch: `[{"op":"add","path":"/metadata/uid","value":""},{"op":"add","path":"/metadata/selfLink","value":""}]`, code: 201,
+		},
 		"RemovesVolume": {
 			patch: `[{"op":"remove","path":"/spec/volumes/1"},{"op":"remove","path":"/spec/containers/0/volumeMounts"}]`, code: 201,
 		},
@@ -462,7 +469,8 @@ func TestLaterWebhook(t *testing.T) {
 			var outcomes []outcome
 			for _, c := range []*cluster{other, own} {
 				namespace := strings.ToLower(name)
-				_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+				_, err := c.client.CoreV1().Namespaces().Create(t.Context(),
+					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 					metav1.CreateOptions{})
 				testutil.Must(t, err)
 				c.defaultAccount(t, namespace)
@@ -556,7 +564,8 @@ func TestWithoutUs(t *testing.T) {
 				t.Helper()
 				for _, namespace := range namespaces[:2] {
 					_, called, err := trial.Pod(t.Context(), c.client, namespace)
-					testutil.Expect(t, called == works && registration.Concerns(err) != works, "a probe Pod in %s: called %t, %v; want it called: %t",
+					testutil.Expect(t, called == works && registration.Concerns(err) != works,
+						"a probe Pod in %s: called %t, %v; want it called: %t",
 						namespace, called, err, works)
 				}
 			}

@@ -168,7 +168,8 @@ func TestPods(t *testing.T) {
 		"Minimal": func(t *testing.T, namespace string) {
 			pod := c.create(t, namespace, newPod(withInitContainer))
 			complete(t, pod, "default")
-			testutil.Check(t, "the pull secrets of the account", []corev1.LocalObjectReference{{Name: "of-the-template"}}, pod.Spec.ImagePullSecrets)
+			testutil.Check(t, "the pull secrets of the account", []corev1.LocalObjectReference{{Name: "of-the-template"}},
+				pod.Spec.ImagePullSecrets)
 		},
 		// CVE-2023-2728: what is added later is held to the same.
 		"EphemeralContainers": func(t *testing.T, namespace string) {

@@ -69,8 +69,9 @@ func (s *service) slice(i int) *discoveryv1.EndpointSlice {
 			Name: serviceName + "-" + strconv.Itoa(i), Labels: map[string]string{discoveryv1.LabelServiceName: serviceName},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{s.address}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: new("webhook"), Port: new(int32(s.ports[i]))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{s.address},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(false)}}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("webhook"), Port: new(int32(s.ports[i]))}},
 	}
 }
 
@@ -212,7 +213,8 @@ func (c *cluster) hook(t *testing.T, namespace string, patch func() string) {
 	configuration := testutil.Get(c.mutating().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "99-injector-"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "sidecar.injector.test", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(server.URL), CABundle: authority},
+			Name:         "sidecar.injector.test",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(server.URL), CABundle: authority},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},

@@ -100,7 +100,8 @@ func TestStaticRegistration(t *testing.T) {
 		config := c.Config()
 		config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:node", Groups: []string{"system:nodes", "system:masters"}}
 		kubelet := testutil.Get(kubernetes.NewForConfig(config))(t)
-		if _, err := kubelet.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), newPod(mirror), metav1.CreateOptions{}); err != nil {
+		if _, err := kubelet.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), newPod(mirror),
+			metav1.CreateOptions{}); err != nil {
 			t.Errorf("a mirror pod of the node's own: %v", err)
 		}
 		c.manageStatic(t, dir)
@@ -177,7 +178,8 @@ func runWebhook(t *testing.T, fails string, args ...string) {
 	t.Helper()
 	binary := testutil.Get(shared.binary())(t)
 	out, err := exec.CommandContext(t.Context(), binary.Path, append([]string{"webhook"}, args...)...).CombinedOutput()
-	testutil.Expect(t, (err != nil) == (fails != "") && strings.Contains(string(out), fails), "webhook %v: %v, want %q:\n%s", args, err, fails,
+	testutil.Expect(t, (err != nil) == (fails != "") && strings.Contains(string(out), fails), "webhook %v: %v, want %q:\n%s", args, err,
+		fails,
 		out)
 }
 

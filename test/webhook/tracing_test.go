@@ -66,8 +66,8 @@ func TestTracing(t *testing.T) {
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	configured := func(version, more string) string {
-		return testutil.WriteFile(t, "tracing.yaml", fmt.Appendf(nil, "apiVersion: apiserver.config.k8s.io/%s\nkind: TracingConfiguration\n"+
-			"endpoint: %s\n%s", version, listener.Addr(), more))
+		return testutil.WriteFile(t, "tracing.yaml", fmt.Appendf(nil, "apiVersion: apiserver.config.k8s.io/%s\nkind: "+
+			"TracingConfiguration\nendpoint: %s\n%s", version, listener.Addr(), more))
 	}
 	started := testutil.Get(devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: map[string][]string{
 		"tracing-config-file": {configured("v1beta1", "samplingRatePerMillion: 1000000\n")},

@@ -155,7 +155,8 @@ func TestPolicyRefuses(t *testing.T) {
 		"null":          {"not an object", fixed(encode(nil)), policy.ReasonMalformed},
 		"two objects":   {"readers stop after the first", raw(`:build.er"}`, `:build.er"}{}`), policy.ReasonMalformed},
 		"twice": {
-			"readers differ on which counts", raw(`{"aud"`, `{"sub":"system:serviceaccount:kube-system:admin","aud"`), policy.ReasonMalformed,
+			"readers differ on which counts", raw(`{"aud"`, `{"sub":"system:serviceaccount:kube-system:admin","aud"`),
+			policy.ReasonMalformed,
 		},
 		"other case":  {"encoding/json takes SUB for sub", claim("system:serviceaccount:kube-system:admin", "SUB"), policy.ReasonMalformed},
 		"Kelvin sign": {"encoding/json folds it to k", claim(map[string]string{}, "\u212aubernetes.io"), policy.ReasonMalformed},
@@ -183,11 +184,13 @@ func TestPolicyRefuses(t *testing.T) {
 		"no account":       {"no account", claim(nil, "kubernetes.io", "serviceaccount"), policy.ReasonSubject},
 		"account a string": {"no UID", claim("build.er", "kubernetes.io", "serviceaccount"), policy.ReasonSubject},
 		"no name":          {"no account", claim(nil, "kubernetes.io", "serviceaccount", "name"), policy.ReasonSubject},
-		"no UID":           {"an account of the same name later", claim(nil, "kubernetes.io", "serviceaccount", "uid"), policy.ReasonSubject},
-		"empty UID":        {"likewise", claim("", "kubernetes.io", "serviceaccount", "uid"), policy.ReasonSubject},
-		"UID a number":     {"not a string", claim(7, "kubernetes.io", "serviceaccount", "uid"), policy.ReasonSubject},
-		"Namespace":        {"differs in case", claim("kube-system", "kubernetes.io", "Namespace"), policy.ReasonSubject},
-		"Name":             {"differs in case", claim("admin", "kubernetes.io", "serviceaccount", "Name"), policy.ReasonSubject},
+		"no UID": {
+			"an account of the same name later", claim(nil, "kubernetes.io", "serviceaccount", "uid"), policy.ReasonSubject,
+		},
+		"empty UID":    {"likewise", claim("", "kubernetes.io", "serviceaccount", "uid"), policy.ReasonSubject},
+		"UID a number": {"not a string", claim(7, "kubernetes.io", "serviceaccount", "uid"), policy.ReasonSubject},
+		"Namespace":    {"differs in case", claim("kube-system", "kubernetes.io", "Namespace"), policy.ReasonSubject},
+		"Name":         {"differs in case", claim("admin", "kubernetes.io", "serviceaccount", "Name"), policy.ReasonSubject},
 		"colon": {"would move the border in the subject", func() string {
 			claims := bound()
 			claims["sub"] = "system:serviceaccount:team-a:x:build.er"
@@ -225,9 +228,11 @@ func TestPolicyRefuses(t *testing.T) {
 			payload := tc.payload()
 			err := newPolicy(t).Check(payload)
 			refusal, ok := errors.AsType[*policy.RefusalError](err)
-			testutil.Require(t, ok && refusal.Reason() == tc.want, "%s: Check returned %v, want a refusal because of %s", tc.reason, err, tc.want)
+			testutil.Require(t, ok && refusal.Reason() == tc.want, "%s: Check returned %v, want a refusal because of %s", tc.reason, err,
+				tc.want)
 			for _, value := range []string{"team-a", "build.er", "web-0", "0b1d", "other.example", "admin", payload} {
-				testutil.Expect(t, len(value) <= 3 || !strings.Contains(err.Error(), value), "%s: the error repeats %q of the payload: %v", tc.reason,
+				testutil.Expect(t, len(value) <= 3 || !strings.Contains(err.Error(), value), "%s: the error repeats %q of the payload: %v",
+					tc.reason,
 					value, err)
 			}
 		})
@@ -251,7 +256,8 @@ func TestNewPolicyRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := policy.New(tc.issuers, tc.limit, nil)
-			testutil.Expect(t, p == nil && err != nil && strings.Contains(err.Error(), tc.want), "New returned %v, %v, want an error with %q", p,
+			testutil.Expect(t, p == nil && err != nil && strings.Contains(err.Error(), tc.want),
+				"New returned %v, %v, want an error with %q", p,
 				err, tc.want)
 		})
 	}
@@ -293,7 +299,8 @@ func FuzzPolicy(f *testing.F) {
 			t.Errorf("passes for subject %q of account %+v", read.Subject, read.Kubernetes)
 		}
 		testutil.Expect(t, read.Issuer == policyIssuer || read.Issuer == "https://former.example", "passes for issuer %q", read.Issuer)
-		testutil.Expect(t, read.ExpiresAt != nil && !read.ExpiresAt.After(policyNow.Add(policyLimit+10*time.Second)) && len(read.Audience) != 0,
+		testutil.Expect(t, read.ExpiresAt != nil && !read.ExpiresAt.After(policyNow.Add(policyLimit+10*time.Second)) &&
+			len(read.Audience) != 0,
 			"passes with exp %v and audience %q", read.ExpiresAt, read.Audience)
 	})
 }

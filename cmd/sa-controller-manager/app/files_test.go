@@ -60,7 +60,8 @@ func TestOpenFiles(t *testing.T) {
 	f, _, err := openAll(&options.Keys{
 		PrivateKeyFile: testutil.WriteFile(t, "sa.key", testkeys.P256()),
 		VerifyKeyFiles: []string{
-			testutil.WriteFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())), testutil.WriteFile(t, "one.pem", testkeys.RSA2048()),
+			testutil.WriteFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())),
+			testutil.WriteFile(t, "one.pem", testkeys.RSA2048()),
 		},
 		RootCAFile: testutil.WriteFile(t, "ca.crt", cert),
 	}, &rest.Config{})
@@ -113,7 +114,8 @@ func TestOpenFilesRefuses(t *testing.T) {
 			}
 			_, _, err := openAll(&parse(t, args...).Keys, &rest.Config{TLSClientConfig: tc.config})
 			testutil.Require(t, err != nil, "the file is accepted")
-			if !strings.HasPrefix(err.Error(), tc.flag+": ") || strings.Count(err.Error(), tc.path) != 1 || !strings.Contains(err.Error(), tc.want) {
+			if !strings.HasPrefix(err.Error(), tc.flag+": ") || strings.Count(err.Error(), tc.path) != 1 ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %q, want it to begin with %q, to name %s once and to contain %q", err, tc.flag, tc.path, tc.want)
 			}
 		})
@@ -215,7 +217,8 @@ func TestWarnLooseKeys(t *testing.T) {
 			[]string{`"flag"="--tls-private-key-file"`, `"flag"="--webhook-tls-private-key-file"`},
 		},
 		"Tight": {
-			[]string{"--service-account-private-key-file=" + tight, "--service-account-key-file=" + loose, "--tls-private-key-file=/nowhere"},
+			[]string{"--service-account-private-key-file=" + tight, "--service-account-key-file=" + loose,
+				"--tls-private-key-file=/nowhere"},
 			nil,
 		},
 	} {

@@ -200,7 +200,8 @@ func TestClientCertificate(t *testing.T) {
 			tls: rest.TLSClientConfig{CertFile: "none"}, err: "client-certificate of the kubeconfig: read none: no such file or directory",
 		},
 		"EmbeddedKey": {
-			tls: rest.TLSClientConfig{CertData: testkeys.P256()}, err: "client-certificate-data of the kubeconfig: want PEM of a certificate",
+			tls: rest.TLSClientConfig{CertData: testkeys.P256()},
+			err: "client-certificate-data of the kubeconfig: want PEM of a certificate",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -120,7 +120,8 @@ func TestNewClients(t *testing.T) {
 	clients := testutil.Get(newClients(config, 10*time.Second))(t)
 	testutil.Check(t, "timeout of the caller's config", time.Duration(0), config.Timeout)
 	main, election := restClient(clients.Client), restClient(clients.Election)
-	testutil.Expect(t, main.GetRateLimiter() == nil && election.GetRateLimiter() == nil, "requests are limited although --kube-api-qps is -1")
+	testutil.Expect(t, main.GetRateLimiter() == nil && election.GetRateLimiter() == nil,
+		"requests are limited although --kube-api-qps is -1")
 	testutil.Check(t, "timeout of requests, and with them of every watch", time.Duration(0), main.Client.Timeout)
 	testutil.Check(t, "a renewal takes half of the deadline, so that there is a second try", 5*time.Second, election.Client.Timeout)
 
@@ -134,7 +135,9 @@ func TestNewClientsRefuses(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]*rest.Config{
 		"Address": {Host: "https://[::1"},
-		"CA":      {Host: "https://apiserver.example.com", TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(t.TempDir(), "missing")}},
+		"CA": {
+			Host: "https://apiserver.example.com", TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(t.TempDir(), "missing")},
+		},
 	} {
 		if _, err := newClients(config, time.Second); err == nil || !strings.HasPrefix(err.Error(), "build the API client: ") {
 			t.Errorf("%s: got error %v, want one that says what could not be built", name, err)

@@ -140,7 +140,8 @@ func TestPartsStartWhenTheirInformersHaveSynced(t *testing.T) {
 	}{
 		"": {want: []string{fill, rootCA, own, account}},
 		"secrets": {
-			reason: "a namespace needs none", want: []string{rootCA, account}, caches: "v1/secrets (type=kubernetes.io/service-account-token)",
+			reason: "a namespace needs none", want: []string{rootCA, account},
+			caches: "v1/secrets (type=kubernetes.io/service-account-token)",
 		},
 		"configmaps":      {want: []string{fill, own, account}, caches: "v1/configmaps (metadata.name=kube-root-ca.crt)"},
 		"serviceaccounts": {reason: "another replica may lead", want: []string{}, caches: "v1/serviceaccounts"},
@@ -186,7 +187,8 @@ func TestPartsStartWhenTheirInformersHaveSynced(t *testing.T) {
 // TestLeadAwaitsTheInformersOfEachPart: also a part that has no handler, which would wait by itself, acts on no empty cache.
 func TestLeadAwaitsTheInformersOfEachPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: &halfAPIServer{unlisted: "secrets"}})
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://apiserver", QPS: -1,
+			Transport: &halfAPIServer{unlisted: "secrets"}})
 		testutil.Must(t, err)
 		all, diary := informers.New(client, 0), testutil.NewDiary()
 		part := func(name string, phase Phase, ask func(*informers.Informers)) Part {
@@ -291,7 +293,8 @@ func TestAwaitAPIServer(t *testing.T) {
 		"LateAPIServer": {
 			reason: "one clear line for each try", answers: append(slices.Repeat([]roundTrip{fail}, 8), healthy),
 			want: contact{connected: true, took: 13500 * time.Millisecond, log: []string{
-				failed("500ms"), failed("1s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), connected,
+				failed("500ms"), failed("1s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"),
+				connected,
 			}},
 		},
 		"Hangs": {
@@ -328,9 +331,11 @@ func TestAwaitAPIServerEndsWithItsContext(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), tc.after)
 			defer cancel()
 			got := try(ctx, t, tc.answer)
-			testutil.Expect(t, !got.connected && got.took == tc.after, "connected is %v after %v, want false after %v", got.connected, got.took,
+			testutil.Expect(t, !got.connected && got.took == tc.after, "connected is %v after %v, want false after %v", got.connected,
+				got.took,
 				tc.after)
-			testutil.Expect(t, len(got.log) == tc.lines, "%d lines were logged, want %d:\n%s", len(got.log), tc.lines, strings.Join(got.log, "\n"))
+			testutil.Expect(t, len(got.log) == tc.lines, "%d lines were logged, want %d:\n%s", len(got.log), tc.lines,
+				strings.Join(got.log, "\n"))
 		})
 	}
 }

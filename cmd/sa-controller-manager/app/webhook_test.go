@@ -111,7 +111,8 @@ func TestAnyReplicaProves(t *testing.T) {
 		"OwnCA":           {reason: "its certificates are this cluster's", registration: registration.URL, want: true},
 		"OwnCAAndService": {reason: "likewise", registration: registration.Service, want: true},
 		"Files": {
-			reason: "another cluster may be at the URL, with a certificate of the same CA", registration: registration.URL, certFile: "tls.crt",
+			reason: "another cluster may be at the URL, with a certificate of the same CA", registration: registration.URL,
+			certFile: "tls.crt",
 		},
 		"FilesAndAService": {
 			reason: "a Service leads to this cluster's replicas", registration: registration.Service, certFile: "tls.crt", want: true,
@@ -164,7 +165,8 @@ func TestPodPolicyDetail(t *testing.T) {
 			code: "completion-unwanted",
 		},
 		"LimitsAndCompletion": {
-			flags: []string{"--limit-secret-references"}, objects: both, want: "ordinary Pods are completed in another way than by our plugin",
+			flags: []string{"--limit-secret-references"}, objects: both,
+			want: "ordinary Pods are completed in another way than by our plugin",
 			code: "completion-unwanted",
 		},
 		"Unknown": {err: errors.New("boom"), want: "read ValidatingAdmissionPolicyBinding sa-controller-manager-pods: boom"},

@@ -49,7 +49,12 @@ func TestCommandRefuses(t *testing.T) {
 		"UnknownCommand": {args: []string{"foo", "bar"}, want: "Error: unknown command \"foo\" for \"sa-controller-manager\"\n" + seeHelp},
 		"MistypedCommand": {
 			args: []string{"verison"},
-			want: "Error: unknown command \"verison\" for \"sa-controller-manager\"; did you mean 'sa-controller-manager version'?\n" + seeHelp,
+			want: "Error: unknown command \"verison\" for \"sa-controller-manager\"; did you mean 'sa-controller-manager version'?\n" +
+				seeHelp,
+		},
+		"SubcommandOfKeys": {
+			args: []string{"rotate"},
+			want: "Error: unknown command \"rotate\" for \"sa-controller-manager\"; did you mean 'sa-controller-manager keys'?\n" + seeHelp,
 		},
 		"MistypedSubcommand": {
 			args: []string{"webhook", "registre"}, want: "Error: unknown command \"registre\" for \"sa-controller-manager webhook\"; " +
@@ -117,11 +122,14 @@ func TestCommandRefusesContents(t *testing.T) {
 		"KubeconfigJSON": {
 			args: []string{`--kubeconfig={"apiVersion":"v1","users":[{"user":{"token":"` + token + `"}}]}`}, want: "--kubeconfig" + content,
 		},
-		"KubeconfigOfToken": {args: []string{"doctor", "--kubeconfig", "users:\n- user:\n    token: " + token}, want: "--kubeconfig" + lines},
+		"KubeconfigOfToken": {
+			args: []string{"doctor", "--kubeconfig", "users:\n- user:\n    token: " + token}, want: "--kubeconfig" + lines,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := command(t, tc.args...)
-			want := clitest.Outcome{Code: 1, Stderr: "Error: " + tc.want + "; other users of this machine may have seen what was given\n" + seeHelp}
+			want := clitest.Outcome{Code: 1, Stderr: "Error: " + tc.want + "; other users of this machine may have seen what was given\n" +
+				seeHelp}
 			testutil.Check(t, tc.reason+"\noutcome", want, got)
 		})
 	}

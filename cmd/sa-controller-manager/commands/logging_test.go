@@ -27,12 +27,14 @@ func TestLowerLevels(t *testing.T) {
 		"Bodies":  {args: []string{"--v=8"}, want: 7, lowered: true},
 		"OneFile": {
 			args: []string{"--v=2", "--vmodule=loop=5,request=10"}, want: 2,
-			wantVModule: logsapi.VModuleConfiguration{{FilePattern: "loop", Verbosity: 5}, {FilePattern: "request", Verbosity: 7}}, lowered: true,
+			wantVModule: logsapi.VModuleConfiguration{{FilePattern: "loop", Verbosity: 5}, {FilePattern: "request", Verbosity: 7}},
+			lowered:     true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, lowered := lowerLevels(clitest.Parse(t, tc.args...).Logs.Config)
-			testutil.Expect(t, got.Verbosity == tc.want && lowered == tc.lowered, "the level is %d, lowered %v, want %d, %v", got.Verbosity, lowered,
+			testutil.Expect(t, got.Verbosity == tc.want && lowered == tc.lowered, "the level is %d, lowered %v, want %d, %v", got.Verbosity,
+				lowered,
 				tc.want, tc.lowered)
 			testutil.Check(t, "by file", tc.wantVModule, got.VModule)
 		})

@@ -134,7 +134,8 @@ func TestRunbookHasTheFinding(t *testing.T) {
 		_, section, _ := strings.Cut(string(page), "\n### "+alert+"\n")
 		section, _, _ = strings.Cut(section, "\n### ")
 		for _, sentence := range sentences {
-			sentence = capitals.ReplaceAllStringFunc(sentence, func(name string) string { return strings.ToUpper(strings.Trim(name, "{}")) })
+			sentence = capitals.ReplaceAllStringFunc(sentence,
+				func(name string) string { return strings.ToUpper(strings.Trim(name, "{}")) })
 			testutil.CheckContains(t, "the page of "+alert, plain(sentence), plain(section))
 		}
 	}

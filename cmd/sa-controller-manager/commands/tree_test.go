@@ -32,7 +32,8 @@ func TestOutputFlags(t *testing.T) {
 		formats []string
 	}
 	grants := output{
-		`Format: "table", "json", "yaml" or "jsonpath=TEMPLATE"; "grant" prints the roles and bindings that grant what is missing, and nothing else.`,
+		`Format: "table", "json", "yaml" or "jsonpath=TEMPLATE"; "grant" prints the roles and bindings that grant what is missing, ` +
+			`and nothing else.`,
 		[]string{"table", "json", "yaml", "grant"},
 	}
 	wants := map[string]output{
@@ -98,7 +99,8 @@ func TestManifestsFlags(t *testing.T) {
 				if container.Name == "sa-kms-signer" {
 					continue // another program
 				}
-				testutil.Expect(t, slices.Equal(container.Command, []string{"/usr/local/bin/sa-controller-manager"}), "container %s runs %v",
+				testutil.Expect(t, slices.Equal(container.Command, []string{"/usr/local/bin/sa-controller-manager"}),
+					"container %s runs %v",
 					container.Name, container.Command)
 				found++
 				t.Run(container.Name, func(t *testing.T) { checkCommandLine(t, container.Args) })
@@ -154,7 +156,8 @@ func containers(t *testing.T, file string) []corev1.Container {
 				Template struct{ Spec corev1.PodSpec }
 			}
 		}
-		if err := yaml.Unmarshal(document, &object); err != nil || !slices.Contains([]string{"Pod", "Deployment", "DaemonSet"}, object.Kind) {
+		if err := yaml.Unmarshal(document, &object); err != nil ||
+			!slices.Contains([]string{"Pod", "Deployment", "DaemonSet"}, object.Kind) {
 			continue
 		}
 		for _, spec := range []corev1.PodSpec{object.Spec.PodSpec, object.Spec.Template.Spec} {
@@ -183,7 +186,8 @@ func TestWebhookManifests(t *testing.T) {
 		testutil.Must(t, yaml.UnmarshalStrict(content, &found))
 		one := found.Webhooks[0] // behind it may be the one of the probe
 		testutil.Check(t, "webhook of "+found.Kind, []string{
-			"00-sa-controller-manager.static.k8s.io", name + ".sa-controller-manager.webhook", "https://127.0.0.1:1234/" + name, string(oneCA),
+			"00-sa-controller-manager.static.k8s.io", name + ".sa-controller-manager.webhook", "https://127.0.0.1:1234/" + name,
+			string(oneCA),
 		}, []string{found.Name, one.Name, *one.ClientConfig.URL, string(one.ClientConfig.CABundle)})
 	}
 	key := "--ca-bundle-file=" + testutil.WriteFile(t, "ca.crt", []byte("no certificate"))

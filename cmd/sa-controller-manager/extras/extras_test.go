@@ -83,7 +83,9 @@ func TestStartWithARemoteKey(t *testing.T) {
 		"BoundOnlyByIntent": {does: noLegacy, controllers: []string{"*", "-serviceaccount-token-controller"}},
 		"Away":              {does: (*signertest.Foreign).Stop},
 		"NoSocketLine":      {does: func(*signertest.Foreign) {}, noSocket: true},
-		"RefusesAll":        {does: func(f *signertest.Foreign) { f.Set(func(b *signertest.Behaviour) { b.Fails = codes.PermissionDenied }) }},
+		"RefusesAll": {
+			does: func(f *signertest.Foreign) { f.Set(func(b *signertest.Behaviour) { b.Fails = codes.PermissionDenied }) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

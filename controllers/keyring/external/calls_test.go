@@ -56,7 +56,8 @@ func TestAnswersOfTheServer(t *testing.T) {
 	testutil.Expect(t, proto.Equal(first, fetch()),
 		"the time changes though the keys do not: kube-apiserver would rebuild its discovery document each time")
 	ring.SetVerifyOnly(nil)
-	testutil.Expect(t, fetch().GetDataTimestamp().AsTime().After(first.GetDataTimestamp().AsTime()), "the time has not changed with the keys")
+	testutil.Expect(t, fetch().GetDataTimestamp().AsTime().After(first.GetDataTimestamp().AsTime()),
+		"the time has not changed with the keys")
 }
 
 // broken is a signer and key source that returns the given errors.
@@ -87,7 +88,8 @@ func TestRefusals(t *testing.T) {
 		told    bool // the log says what the signer said
 	}{
 		"not a segment": {
-			reason: "no oracle for other protocols", payload: "%" + secret, code: codes.InvalidArgument, outcome: "malformed", audited: true,
+			reason: "no oracle for other protocols", payload: "%" + secret, code: codes.InvalidArgument, outcome: "malformed",
+			audited: true,
 		},
 		"larger than the policy reads": {
 			reason: "bounded before it is decoded", payload: strings.Repeat("A",
@@ -138,7 +140,8 @@ func TestRefusals(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.timeout, time.Minute))
 			defer cancel()
 			response, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: tc.payload})
-			testutil.Expect(t, status.Code(err) == tc.code && response == nil, "%s: Sign returned %v, %v, want code %s", tc.reason, response, err,
+			testutil.Expect(t, status.Code(err) == tc.code && response == nil, "%s: Sign returned %v, %v, want code %s", tc.reason,
+				response, err,
 				tc.code)
 			stop() // the call has been counted and logged by now
 			audit := logged()

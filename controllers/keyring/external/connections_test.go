@@ -54,7 +54,8 @@ func TestManyCallers(t *testing.T) {
 		if err == nil {
 			break
 		}
-		testutil.Require(t, status.Code(err) == codes.ResourceExhausted && time.Since(begun) <= 10*config.RefreshHint, "the late caller: %v", err)
+		testutil.Require(t, status.Code(err) == codes.ResourceExhausted && time.Since(begun) <= 10*config.RefreshHint,
+			"the late caller: %v", err)
 		time.Sleep(10 * time.Millisecond)
 	}
 }

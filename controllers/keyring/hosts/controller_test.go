@@ -89,7 +89,7 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 			}
 			return "", 0
 		},
-		Apply: func(desired ring.Desired) { r.desired.Store(&desired) },
+		Apply:    func(desired ring.Desired) { r.desired.Store(&desired) },
 		Recorder: w.Recorder(),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(w.Registry.MustRegister),
 	}
@@ -158,10 +158,12 @@ func TestLateHost(t *testing.T) {
 		compared := second.compared.Load()
 		first.set(after)
 		testutil.Expect(t, second.compared.Load() != compared, "re-issue is not told of another published ring")
-		if signs := second.SignsWith(); signs != a().ID() || second.MayFill() != nil || second.MayReissue() != nil || second.MaySign() != nil {
+		if signs := second.SignsWith(); signs != a().ID() || second.MayFill() != nil || second.MayReissue() != nil ||
+			second.MaySign() != nil {
 			t.Errorf("a late host signs with %s, want its next key, and fills and re-issues", signs)
 		}
-		second.check(t, "late", "is older than that of host cp-1 (generation 4", map[string]float64{"ring-late": 1}, "Warning KeyRingMismatch")
+		second.check(t, "late", "is older than that of host cp-1 (generation 4", map[string]float64{"ring-late": 1},
+			"Warning KeyRingMismatch")
 		second.RingChanged()
 		time.Sleep(2 * time.Second)
 		if entries := read(t, client).Entries; entries[1].SignsWith != a().ID() || entries[1].key(signing.Active) != b().ID() {
@@ -184,7 +186,8 @@ func TestLateHost(t *testing.T) {
 			t.Errorf("after the Secret was deleted: %+v, want the revocation", p)
 		}
 
-		third := startReplica(t, client, "cp-3", stateOf("main", 6, a().As(signing.Active), testkeys.Parse(testkeys.P521()).As(signing.Next)))
+		third := startReplica(t, client, "cp-3",
+			stateOf("main", 6, a().As(signing.Active), testkeys.Parse(testkeys.P521()).As(signing.Next)))
 		older := startReplica(t, client, "cp-4", stateOf("main", 1, testkeys.Parse(testkeys.RSA2048()).As(signing.Active)))
 		older.check(t, "an old copy", "does not have it", map[string]float64{"ring-late": 1, "ring-lacks-active-key": 1,
 			"ring-signs-dropped-key": 1},
@@ -307,7 +310,8 @@ func TestRollout(t *testing.T) {
 		entry := func() Entry {
 			t.Helper()
 			p := read(t, client)
-			testutil.Require(t, len(p.Entries) == 1 && p.Entries[0].Host == "node-1", "published: %+v, want one entry, of the node", p.Entries)
+			testutil.Require(t, len(p.Entries) == 1 && p.Entries[0].Host == "node-1", "published: %+v, want one entry, of the node",
+				p.Entries)
 			return p.Entries[0]
 		}
 		first := startReplica(t, client, "node-1", state, pod("pod-1", false))

@@ -110,7 +110,8 @@ type modelToken struct {
 
 func newModel(seed uint64, product rules) *model {
 	m := &model{
-		rules: product, random: rand.New(rand.NewPCG(seed, 0)), now: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC), begun: map[string]bool{},
+		rules: product, random: rand.New(rand.NewPCG(seed, 0)), now: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC),
+		begun: map[string]bool{},
 	}
 	for i := range 3 {
 		m.hosts = append(m.hosts, &modelHost{
@@ -296,7 +297,8 @@ func (m *model) check() error {
 	}
 	for _, h := range m.hosts {
 		if fact, fallen := m.stand(h.fileOf(), m.p).Fallen(); h.used.Generation > 0 && !h.gone && fallen == h.file.Knows(h.used.Version()) {
-			return fmt.Errorf("%s has used generation %d, and its file has %d: noticed %t %s", h.name, h.used.Generation, h.file.Generation, fallen,
+			return fmt.Errorf("%s has used generation %d, and its file has %d: noticed %t %s", h.name, h.used.Generation, h.file.Generation,
+				fallen,
 				fact.Message)
 		}
 		if !h.live || h.ring == nil {

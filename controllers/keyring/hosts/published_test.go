@@ -115,8 +115,9 @@ func TestStand(t *testing.T) {
 			want: []string{check.RingForked}, blocks: check.Changes | check.Makes | check.Reissues,
 		},
 		"forked, and the key there is not here": {
-			entries: []Entry{own, entryOf("cp-2", "other", 3, testkeys.Parse(testkeys.P521()).As(signing.Active), retired(a), c.As(signing.Next))},
-			want:    []string{check.RingForked, check.RingMissing}, blocks: check.Changes | check.Makes | check.Reissues,
+			entries: []Entry{own,
+				entryOf("cp-2", "other", 3, testkeys.Parse(testkeys.P521()).As(signing.Active), retired(a), c.As(signing.Next))},
+			want: []string{check.RingForked, check.RingMissing}, blocks: check.Changes | check.Makes | check.Reissues,
 		},
 		"forked, and newer": {
 			reason: "one side stops", entries: []Entry{own, fork},
@@ -142,20 +143,24 @@ func TestStand(t *testing.T) {
 		"of another cluster": {
 			reason:  "a host was set up with the wrong file, of a high generation: every host stopped",
 			entries: []Entry{own, entryOf("cp-2", "other", 11, testkeys.Parse(testkeys.P521()).As(signing.Active), c.As(signing.Next))},
-			want:    []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey}, blocks: check.Changes | check.Makes | check.Reissues,
+			want:    []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey},
+			blocks:  check.Changes | check.Makes | check.Reissues,
 		},
 		"of another cluster, on one host of three": {
 			reason: "the remedy was to take keys with which another cluster's tokens are valid here", entries: []Entry{own, other, foreign},
-			want:   []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey, check.HostLacksKey},
-			remedy: "if that of host cp-3 is: stop our process there, move the file away, keys forget cp-3, and bring the ring of host cp-1 there",
+			want: []string{check.RingForked, check.RingMissing, check.HostLacksActiveKey, check.HostLacksKey},
+			remedy: "if that of host cp-3 is: stop our process there, move the file away, keys forget cp-3, and bring the ring of " +
+				"host cp-1 there",
 			blocks: check.Changes | check.Makes | check.Reissues | check.Uses,
 		},
 		"of another cluster, on two of three": {
 			reason: "it signed on, with a key that no other host has", entries: []Entry{own, on("cp-2", foreign), foreign},
 			want: []string{
-				check.RingForked, check.RingMissing, check.RingDropped, check.RingForked, check.RingMissing, check.RingDropped, check.NoNextKey,
+				check.RingForked, check.RingMissing, check.RingDropped, check.RingForked, check.RingMissing, check.RingDropped,
+				check.NoNextKey,
 			},
-			remedy: "if that of host cp-1 is: stop our process there, move the file away, keys forget cp-1, and bring the ring of host cp-2 there",
+			remedy: "if that of host cp-1 is: stop our process there, move the file away, keys forget cp-1, and bring the ring of " +
+				"host cp-2 there",
 			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
 		},
 		"of another cluster, and this one is not published": {
@@ -189,11 +194,13 @@ func TestStand(t *testing.T) {
 		},
 		"lost": {err: missing, entries: []Entry{own}, want: []string{check.RingLost},
 			blocks: check.Changes | check.Makes | check.Reissues},
-		"never there":      {err: missing, entries: []Entry{other}},
-		"just changed":     {reason: "the process has not published it yet", entries: []Entry{entryOf("cp-1", "main", 3, same...), other}},
-		"restored there":   {entries: []Entry{own, restored}, want: []string{check.HostRestored}, blocks: check.Uses},
-		"blind there":      {entries: []Entry{own, blind}, want: []string{check.HostCannotSign}, blocks: check.Uses},
-		"unreadable there": {entries: []Entry{own, {Host: "cp-2"}}, want: []string{check.RingUnreadable}, blocks: check.Uses | check.Reissues},
+		"never there":    {err: missing, entries: []Entry{other}},
+		"just changed":   {reason: "the process has not published it yet", entries: []Entry{entryOf("cp-1", "main", 3, same...), other}},
+		"restored there": {entries: []Entry{own, restored}, want: []string{check.HostRestored}, blocks: check.Uses},
+		"blind there":    {entries: []Entry{own, blind}, want: []string{check.HostCannotSign}, blocks: check.Uses},
+		"unreadable there": {
+			entries: []Entry{own, {Host: "cp-2"}}, want: []string{check.RingUnreadable}, blocks: check.Uses | check.Reissues,
+		},
 		"joined without a ring": {
 			reason: "its certificates were uploaded before", entries: []Entry{signer}, hosts: map[string]Host{"cp-3": {APIServer: true}},
 			want: []string{check.HostWithoutRing}, blocks: check.Uses,
@@ -371,7 +378,8 @@ func TestCached(t *testing.T) {
 			tc.until != 0 && !refusal.Until.Equal(epoch.Add(tc.until))) {
 			t.Errorf("%s: %+v, want it until %s", name, refusal, tc.until)
 		}
-		later, _ := errors.AsType[*ring.Refusal](Published{Entries: tc.entries}.Cached(own, tc.without, time.Hour, epoch.Add(time.Second/2)))
+		later, _ := errors.AsType[*ring.Refusal](Published{Entries: tc.entries}.Cached(own, tc.without, time.Hour,
+			epoch.Add(time.Second/2)))
 		if later != nil && later.Reason != refusal.Reason {
 			t.Errorf("%s: a wait would print another line: %q and %q", name, refusal.Reason, later.Reason)
 		}
@@ -424,9 +432,10 @@ func TestMeet(t *testing.T) {
 		{func() { p.Meet(lease("cp-2", "1")) }, "cp-1 cp-2; servers cp-2"},
 		{func() { p.Meet(Observed{}) }, "cp-1 cp-2; servers cp-2"}, // its Lease has expired
 		{func() { p.Forget("cp-2", "1") }, "cp-1; servers "},
-		{func() { p.Meet(lease("cp-2", "1")) }, "cp-1; servers "},                                       // the Lease of the dead one
-		{func() { p.Meet(lease("cp-2", "2")) }, "cp-1 cp-2; servers cp-2"},                              // it lives
-		{func() { p.Meet(Observed{Nodes: map[string]bool{"cp-2": false}}) }, "cp-1 cp-2; servers cp-2"}, // it has never had a Node of that name
+		{func() { p.Meet(lease("cp-2", "1")) }, "cp-1; servers "},          // the Lease of the dead one
+		{func() { p.Meet(lease("cp-2", "2")) }, "cp-1 cp-2; servers cp-2"}, // it lives
+		{func() { p.Meet(Observed{Nodes: map[string]bool{"cp-2": false}}) }, "cp-1 cp-2; servers cp-2"},
+		// it has never had a Node of that name
 		{func() { p.Meet(Observed{Nodes: map[string]bool{"cp-1": false}}) }, "cp-2; servers cp-2"},
 	} {
 		step.do()
@@ -448,7 +457,8 @@ func TestClaim(t *testing.T) {
 	testutil.Must(t, p.ClaimRing(own, "cp-1", nil))
 	testutil.Must(t, p.ClaimRing(own, "cp-1", nil))
 	err := p.ClaimRing(own, "cp-2", nil)
-	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "host cp-1 is making generation 5"), "two hosts make a generation: %v", err)
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "host cp-1 is making generation 5"), "two hosts make a generation: %v",
+		err)
 	testutil.Must(t, p.ClaimRing(stateOf("main", 5, a().As(signing.Active)), "cp-2", nil))
 	testutil.Must(t, p.ClaimRing(own, "cp-3", []string{"cp-2"}))
 }
@@ -512,7 +522,8 @@ func TestReadIsBounded(t *testing.T) {
 			testutil.Must(t, errors.Join(err, errOfRevoked))
 			client := newAPI(stored)
 			p, err := Fetch(t.Context(), client)
-			testutil.Expect(t, (err != nil) == (want != "") && (err == nil || strings.Contains(err.Error(), want)), "%d %s: %v, want %q", count,
+			testutil.Expect(t, (err != nil) == (want != "") && (err == nil || strings.Contains(err.Error(), want)), "%d %s: %v, want %q",
+				count,
 				name, err, want)
 			known := len(p.names()) // a kube-apiserver that was seen is known still, unless those are too many
 			if want != "" && (known > 1 || (known == 1) != (name == "entries")) || want == "" && known < count || len(p.Removed) != 1 {
@@ -533,7 +544,8 @@ func TestReadIsBounded(t *testing.T) {
 	}
 	for _, readable := range []bool{false, true} {
 		data := testutil.Get(json.Marshal(long))(t)
-		testutil.Expect(t, (readEntry("x", data).version() != "") == readable, "an entry with %d versions is readable: %t", len(long.History),
+		testutil.Expect(t, (readEntry("x", data).version() != "") == readable, "an entry with %d versions is readable: %t",
+			len(long.History),
 			!readable)
 		long.History = long.History[1:]
 	}

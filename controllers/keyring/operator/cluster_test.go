@@ -347,10 +347,12 @@ func TestRotateToASigner(t *testing.T) {
 	w.must(w.Next(t.Context(), Successor{Signer: "kep740:hsm"}))
 	w.accepts = append(w.accepts, hsmID)
 	w.show("cp-1", time.Hour)
-	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "key "+hsmID+" is in another process (kep740:hsm), and so must be the one after it")
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}),
+		"key "+hsmID+" is in another process (kep740:hsm), and so must be the one after it")
 	w.must(w.Rotate(t.Context(), RotateOptions{Next: Successor{None: true}}))
 	active := w.state().Active()
-	testutil.Expect(t, active.ID == hsmID && active.Signer == "kep740:hsm" && !active.PublicOnly && active.Foreign(), "the active key is %+v",
+	testutil.Expect(t, active.ID == hsmID && active.Signer == "kep740:hsm" && !active.PublicOnly && active.Foreign(),
+		"the active key is %+v",
 		active)
 	data, err := os.ReadFile(w.File.Path())
 	w.must(err)
@@ -368,7 +370,8 @@ func TestRotateToASigner(t *testing.T) {
 	w.show("cp-1", 0)
 	w.must(w.Next(t.Context(), Successor{Algorithm: "P-521"}))
 	notes, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{hsmID}})
-	if err != nil || !strings.Contains(strings.Join(notes, "\n"), "kep740:hsm has the private half of key "+hsmID+" still: destroy it there") {
+	if err != nil || !strings.Contains(strings.Join(notes, "\n"),
+		"kep740:hsm has the private half of key "+hsmID+" still: destroy it there") {
 		t.Errorf("revoke: %v, %v", notes, err)
 	}
 }
@@ -395,7 +398,8 @@ func TestPinRefuses(t *testing.T) {
 	}{
 		"good": {does: func(*signertest.Behaviour) {}},
 		"no legacy tokens": {
-			does: func(b *signertest.Behaviour) { b.NoLegacy = true }, want: "refuses the tokens of Secrets, which the token controller signs",
+			does: func(b *signertest.Behaviour) { b.NoLegacy = true },
+			want: "refuses the tokens of Secrets, which the token controller signs",
 		},
 		"bound tokens only": {does: func(b *signertest.Behaviour) { b.NoLegacy = true }, boundOnly: true},
 		"short maximum": {
@@ -412,7 +416,8 @@ func TestPinRefuses(t *testing.T) {
 			w := newWorld(t)
 			w.withSigner(testkeys.P256()).Set(tc.does)
 			_, err := w.Pin(t.Context(), "kep740:hsm", tc.boundOnly)
-			testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "got %v, want %q", err,
+			testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "got %v, want %q",
+				err,
 				tc.want)
 		})
 	}

@@ -30,7 +30,8 @@ func TestAsk(t *testing.T) {
 	lease := kcmLease()
 	fails := func(verb string) func(*fake.Clientset) {
 		return func(client *fake.Clientset) {
-			client.PrependReactor(verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
+			client.PrependReactor(verb, "secrets",
+				func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
 		}
 	}
 	leaves := func(client *fake.Clientset) { // a command that is killed deletes nothing
@@ -132,7 +133,8 @@ func TestNobodyAnswers(t *testing.T) {
 				Cluster: &Cluster{Client: client, Namespace: "kube-system", Account: "default"},
 			}
 			signers, err := o.fills(t.Context())
-			testutil.Expect(t, len(signers) <= 0 && (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)),
+			testutil.Expect(t, len(signers) <= 0 && (err == nil) == (tc.want == "") &&
+				(err == nil || strings.Contains(err.Error(), tc.want)),
 				"%v, %v; want %q", signers, err, tc.want)
 		})
 	}
@@ -149,8 +151,10 @@ func TestSignsRevoked(t *testing.T) {
 	}{
 		"NoneRevoked": {by: "kube-controller-manager"},
 		"Another":     {by: "kube-controller-manager", revoked: "another", asked: true},
-		"KCM":         {by: "kube-controller-manager", revoked: signs, asked: true, want: "kube-controller-manager signs the tokens of Secrets with"},
-		"Ours":        {by: "sa-controller-manager", revoked: signs, asked: true},
+		"KCM": {
+			by: "kube-controller-manager", revoked: signs, asked: true, want: "kube-controller-manager signs the tokens of Secrets with",
+		},
+		"Ours": {by: "sa-controller-manager", revoked: signs, asked: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,7 +174,8 @@ func TestSignsRevoked(t *testing.T) {
 				File: ring.At(t.TempDir() + "/ring.json"), Progress: func(string, time.Duration) {},
 				Cluster: &Cluster{Client: client, Namespace: "kube-system", Account: "default"},
 			}).SignsRevoked(t.Context())
-			testutil.Expect(t, asked == tc.asked && (err == nil) == (tc.want == "") && (err == nil || strings.HasPrefix(err.Error(), tc.want)),
+			testutil.Expect(t, asked == tc.asked && (err == nil) == (tc.want == "") &&
+				(err == nil || strings.HasPrefix(err.Error(), tc.want)),
 				"asked: %t, %v; want %t, %q", asked, err, tc.asked, tc.want)
 		})
 	}

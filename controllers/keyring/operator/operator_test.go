@@ -80,7 +80,8 @@ func TestRotateAsksFirst(t *testing.T) {
 		"away for a moment": {shown: time.Minute, change: away(10, 9), want: "copies of the key set may be without"},
 		"lost on one host":  {shown: time.Minute, change: away(10, -1), want: "copies of the key set may be without"},
 		"lost, from a timer": {
-			shown: time.Minute, change: away(10), RotateOptions: RotateOptions{OlderThan: time.Minute}, want: "copies of the key set may be without",
+			shown: time.Minute, change: away(10), RotateOptions: RotateOptions{OlderThan: time.Minute},
+			want: "copies of the key set may be without",
 		},
 		"young": {shown: time.Hour, RotateOptions: RotateOptions{OlderThan: 2 * time.Hour}, want: "which is less than 2h0m0s"},
 		"a host is late": {
@@ -113,7 +114,8 @@ func TestRotateAsksFirst(t *testing.T) {
 				return
 			}
 			w.must(err)
-			testutil.Expect(t, strings.Contains(said, tc.says) && (tc.says != "" || said == ""), "%s: said %q, want %q", tc.reason, said, tc.says)
+			testutil.Expect(t, strings.Contains(said, tc.says) && (tc.says != "" || said == ""), "%s: said %q, want %q", tc.reason, said,
+				tc.says)
 			state := w.state()
 			next, _ := state.Next()
 			testutil.Expect(t, state.Active().ID == p256ID && state.Previous == rsaID && next.Kind() == "P-256",
@@ -237,7 +239,8 @@ func TestAnswersAreOfTheRingThatWasRead(t *testing.T) {
 		return false, nil, nil // the world answers
 	})
 	err := w.Rotate(t.Context(), RotateOptions{Force: true})
-	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "changed meanwhile") && w.state().Active().ID == rsaID, "%s signs after %v",
+	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "changed meanwhile") && w.state().Active().ID == rsaID,
+		"%s signs after %v",
 		w.state().Active().ID, err)
 }
 
@@ -404,8 +407,8 @@ func TestImportOfAFork(t *testing.T) {
 		p.Entries = append(p.Entries, entry)
 	})
 	_, err = smaller.Import(t.Context(), w.File, ImportOptions{})
-	refusedWith(t, err, "and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused: on host cp-1 take the "+
-		"keys of that of host cp-2 (keys import --join-fork), then bring the result to cp-2")
+	refusedWith(t, err, "and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused: on host cp-1 take "+
+		"the keys of that of host cp-2 (keys import --join-fork), then bring the result to cp-2")
 	_, err = w.Import(t.Context(), smaller.File, ImportOptions{Join: true})
 	w.must(err)
 	w.show("cp-1", 0)
@@ -619,12 +622,21 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 		change func()
 		still  string
 	}{
-		{func() {}, "the kube-apiserver of the kubeconfig accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
-		{func() { w.publishes = nil }, "https://cp-2:6443 accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
+		{
+			func() {}, "the kube-apiserver of the kubeconfig accepts key " + rsaID +
+				", which is revoked; with key files, bring the ring there",
+		},
+		{
+			func() { w.publishes = nil }, "https://cp-2:6443 accepts key " + rsaID +
+				", which is revoked; with key files, bring the ring there",
+		},
 		{func() { second.jwks = new("{") }, "https://cp-2:6443: it is not known which keys it accepts: read kube-apiserver's keys at " +
 			"/openid/v1/jwks: "},
 		// Its issuer is no https URL: no key set was found, and a revocation never succeeded.
-		{func() { second.jwks = new("") }, "https://cp-2:6443 accepts key " + rsaID + ", which is revoked; with key files, bring the ring there"},
+		{
+			func() { second.jwks = new("") }, "https://cp-2:6443 accepts key " + rsaID +
+				", which is revoked; with key files, bring the ring there",
+		},
 	} {
 		step.change()
 		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})

@@ -64,7 +64,8 @@ func TestRevokeIsBounded(t *testing.T) {
 		refusedWith(t, err, "https://e: it is not known which keys it accepts")
 		testutil.Expect(t, !strings.Contains(err.Error(), "https://alive"), "one that answers is named: %v", err)
 		took := time.Since(begun)
-		testutil.Expect(t, took <= revokeWait+10*time.Second && said != 0, "it took %s, and has said what it waits for %d times", took, said)
+		testutil.Expect(t, took <= revokeWait+10*time.Second && said != 0, "it took %s, and has said what it waits for %d times", took,
+			said)
 		p := w.published()
 		testutil.Expect(t, len(p.Removed) == 1 && w.state().Active().ID == p256ID, "published as revoked: %+v", p.Removed)
 	})
@@ -100,7 +101,8 @@ func TestRevokeIncomplete(t *testing.T) {
 				})
 				w.clock.Step(48 * time.Hour)
 			},
-			options: RevokeOptions{Active: true}, want: "nothing more is revoked: key " + p256ID + " signs because another one was revoked\n",
+			options: RevokeOptions{Active: true}, want: "nothing more is revoked: key " + p256ID +
+				" signs because another one was revoked\n",
 			leaves: p256ID,
 		},
 		"the Secret is full": {

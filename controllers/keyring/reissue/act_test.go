@@ -53,9 +53,10 @@ func TestReissue(t *testing.T) {
 	}{
 		"Create": {objects: objects{account(referencing("a")), a(old)}, want: []string{getA, getAccount, createsNew}},
 		"CreateForUsersAlone": {
-			reason: "no later step says that the Secret has a successor", objects: objects{account(), a(old, userMade, mode("side-by-side"))},
-			want: []string{getA, getAccount, strings.Replace(createsNew, "sa-controller-manager/auto-created ", " ", 1)},
-			told: []string{"Normal TokenSecretReplaced"}, counted: map[string]float64{"done": 1},
+			reason:  "no later step says that the Secret has a successor",
+			objects: objects{account(), a(old, userMade, mode("side-by-side"))},
+			want:    []string{getA, getAccount, strings.Replace(createsNew, "sa-controller-manager/auto-created ", " ", 1)},
+			told:    []string{"Normal TokenSecretReplaced"}, counted: map[string]float64{"done": 1},
 		},
 		"Reference": {
 			objects: objects{account(referencing("a")), a(old), b()},
@@ -68,8 +69,9 @@ func TestReissue(t *testing.T) {
 		},
 		"UnknownMode": {objects: objects{account(), a(old, mode("sometimes"))}, told: []string{"Warning UnknownReissueMode"}},
 		"FilledElsewhere": {
-			objects: objects{account(referencing("b", "a")), a(old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
-			told:    []string{"Warning SecondTokenController"},
+			objects: objects{account(referencing("b", "a")), a(old),
+				tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
+			told: []string{"Warning SecondTokenController"},
 		},
 
 		// Each of these forbids all writes.
@@ -92,7 +94,8 @@ func TestReissue(t *testing.T) {
 			live: objects{a(old, labelled(tokensecrets.InvalidSinceLabel, "2026-05-10"))}, want: []string{getA, getAccount},
 		},
 		"AccountMadeAnewMeanwhile": {
-			reason: "or the new account would get the token of the old one", objects: objects{account(), a(old)}, live: objects{account(recreated)},
+			reason: "or the new account would get the token of the old one", objects: objects{account(), a(old)},
+			live: objects{account(recreated)},
 			want: []string{getA, getAccount},
 		},
 		"AccountMadeAnewBeforeTheReference": {

@@ -75,8 +75,12 @@ func TestPlan(t *testing.T) {
 			reason: "it fills those of users too", secrets: list{a(old, userMade, writtenByKCM(`{"f:data":{"f:token":{}}}`))},
 			holds: progress{"a": blocked(UserMade)},
 		},
-		"UserMadeBrokenManagedFields": {secrets: list{a(old, userMade, writtenByKCM(`{"f:type"`))}, holds: progress{"a": blocked(UserMade)}},
-		"MadeByUsWithoutOurLabel":     {secrets: list{a(old, func(s *corev1.Secret) { s.Labels = nil })}, want: steps{"create a"}, holds: due},
+		"UserMadeBrokenManagedFields": {
+			secrets: list{a(old, userMade, writtenByKCM(`{"f:type"`))}, holds: progress{"a": blocked(UserMade)},
+		},
+		"MadeByUsWithoutOurLabel": {
+			secrets: list{a(old, func(s *corev1.Secret) { s.Labels = nil })}, want: steps{"create a"}, holds: due,
+		},
 		"ModeOfOurWord": {
 			secrets: list{a(old, mode("user-made"))}, want: steps{"warn a"}, holds: progress{"a": blocked(UnknownMode)},
 		},
@@ -124,12 +128,14 @@ func TestPlan(t *testing.T) {
 			holds: progress{"b": {State: Due}},
 		},
 		"SuccessorWasFilledElsewhere": {
-			reason: "another controller fills Secrets with the old key, and would fill the next one", refs: "b a", secrets: list{a(old), b(old, byKCM)},
-			want: steps{"warn b"}, holds: progress{"a": {State: Replaced}, "b": blocked(FilledElsewhere)},
+			reason: "another controller fills Secrets with the old key, and would fill the next one", refs: "b a",
+			secrets: list{a(old), b(old, byKCM)},
+			want:    steps{"warn b"}, holds: progress{"a": {State: Replaced}, "b": blocked(FilledElsewhere)},
 		},
 		"SuccessorWasFilledElsewhereAndIsNotReferenced": {
-			reason: "nobody is led to a key that is to go, and one more Secret would be no better", refs: "a", secrets: list{a(old), b(old, byKCM)},
-			want: steps{"warn b"}, holds: progress{"a": {State: Filling}, "b": blocked(FilledElsewhere)},
+			reason: "nobody is led to a key that is to go, and one more Secret would be no better", refs: "a",
+			secrets: list{a(old), b(old, byKCM)},
+			want:    steps{"warn b"}, holds: progress{"a": {State: Filling}, "b": blocked(FilledElsewhere)},
 		},
 		"SuccessorHasTheSameKey": {
 			reason: "we have filled it ourselves, when a rollback had made the key the active one", refs: "b a",
@@ -144,7 +150,8 @@ func TestPlan(t *testing.T) {
 			want: steps{"create a", "create b"}, holds: progress{"a": {State: Due}, "b": {State: Due}},
 		},
 		"SuccessorHasARetiredKeyAndAnotherFollows": {
-			refs: "a", secrets: list{a(old), b(old, ago(2*time.Second)), c(fresh, ago(time.Second))}, want: steps{"reference a by c", "discard b"},
+			refs: "a", secrets: list{a(old), b(old, ago(2*time.Second)), c(fresh, ago(time.Second))},
+			want:  steps{"reference a by c", "discard b"},
 			holds: progress{"a": {State: Switching}, "b": {State: Discarding}},
 		},
 		"SuccessorHasAnUnknownKey": {

@@ -147,7 +147,8 @@ func (m *model) fill(t *testing.T) {
 func (m *model) leftOver() []string {
 	var names []string
 	for _, secret := range observeAll(m.secrets...) {
-		if secret.Name != "own" && (secret.Predecessor == (tokensecrets.Predecessor{}) || !tokensecrets.References(m.account, secret.Name)) {
+		if secret.Name != "own" &&
+			(secret.Predecessor == (tokensecrets.Predecessor{}) || !tokensecrets.References(m.account, secret.Name)) {
 			names = append(names, secret.Name)
 		}
 	}

@@ -67,8 +67,9 @@ func TestCompare(t *testing.T) {
 			want: []Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: Extra, Detail: foreign}},
 		},
 		"unreadable one": {
-			reason: "nobody can verify with it", published: []signing.PublicKey{{ID: "x", Problem: "broken"}, inJWKS(active), inJWKS(retired)},
-			want: []Line{same(active), same(retired), {ID: "x", Result: Extra, Detail: foreign + ", and cannot be read: broken"}},
+			reason:    "nobody can verify with it",
+			published: []signing.PublicKey{{ID: "x", Problem: "broken"}, inJWKS(active), inJWKS(retired)},
+			want:      []Line{same(active), same(retired), {ID: "x", Result: Extra, Detail: foreign + ", and cannot be read: broken"}},
 		},
 		"other key": {reason: "worse than none", change: otherKey, differs: another},
 		"other ID": {
@@ -85,8 +86,9 @@ func TestCompare(t *testing.T) {
 			want:      []Line{line(active, Differs, another), same(retired)},
 		},
 		"leaked": {
-			reason: "the user exported the wrong half", published: []signing.PublicKey{inJWKS(active), inJWKS(active, leaked), inJWKS(retired)},
-			want: []Line{line(active, Leaked, leak), same(retired)},
+			reason:    "the user exported the wrong half",
+			published: []signing.PublicKey{inJWKS(active), inJWKS(active, leaked), inJWKS(retired)},
+			want:      []Line{line(active, Leaked, leak), same(retired)},
 		},
 	}
 	for name, tc := range cases {

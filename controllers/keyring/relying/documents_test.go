@@ -56,12 +56,15 @@ func TestPass(t *testing.T) {
 		wrote  []string
 		err    string
 	}{
-		"Empty":     {reason: "the JWKS comes first: the discovery document leads to it", wrote: both},
-		"UpToDate":  {reason: "an unchanged document is not written, so that its age stays", issuer: issuer, keys: []string{"a", "b"}},
-		"Pruned":    {reason: "a key that the ring does not have is removed", issuer: issuer, keys: []string{"a", "b", "c"}, wrote: onlyJWKS},
+		"Empty":    {reason: "the JWKS comes first: the discovery document leads to it", wrote: both},
+		"UpToDate": {reason: "an unchanged document is not written, so that its age stays", issuer: issuer, keys: []string{"a", "b"}},
+		"Pruned": {
+			reason: "a key that the ring does not have is removed", issuer: issuer, keys: []string{"a", "b", "c"}, wrote: onlyJWKS,
+		},
 		"TakenOver": {reason: "the user has said so", issuer: other, keys: []string{"c"}, over: true, wrote: both},
 		"Interrupted": {
-			reason: "a pass that ended between the two writes is continued", issuer: issuer, keys: []string{"a", "b"}, part: signing.JWKSPath,
+			reason: "a pass that ended between the two writes is continued", issuer: issuer, keys: []string{"a", "b"},
+			part:  signing.JWKSPath,
 			wrote: []string{signing.DiscoveryPath},
 		},
 		"AnotherIssuer": {
@@ -92,7 +95,8 @@ func TestPass(t *testing.T) {
 			want := stored(t, to)
 			ring := ringOf(t, "a", "b")
 			wrote, err := (&Documents{Issuer: issuer, Replace: c.over}).Publish(to, ring)
-			testutil.Require(t, c.err == "" == (err == nil) && (err == nil || strings.Contains(err.Error(), c.err)), "%s: got error %v, want %q",
+			testutil.Require(t, c.err == "" == (err == nil) && (err == nil || strings.Contains(err.Error(), c.err)),
+				"%s: got error %v, want %q",
 				c.reason, err, c.err)
 			testutil.Expect(t, slices.Equal(wrote, c.wrote), "%s: wrote %q, want %q", c.reason, wrote, c.wrote)
 			if c.err == "" {
@@ -217,7 +221,8 @@ func TestKilled(t *testing.T) {
 	testutil.Must(t, err)
 	left := testutil.Get(os.ReadDir(filepath.Dir(place)))(t)
 	info := testutil.Get(os.Stat(place))(t)
-	testutil.Expect(t, len(left) == 1 && info.Mode().Perm() == 0o640, "%d files, mode %v; want the document alone, with its mode", len(left),
+	testutil.Expect(t, len(left) == 1 && info.Mode().Perm() == 0o640, "%d files, mode %v; want the document alone, with its mode",
+		len(left),
 		info.Mode())
 }
 

@@ -36,7 +36,8 @@ func TestJWKS(t *testing.T) {
 	mux.HandleFunc("/text", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>CANARY")) })
 	mux.HandleFunc("/slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	for path, to := range map[string]string{
-		"/once": "/keys?CANARY", "/loop": "/loop", "/plain": plain.URL, "/user": strings.Replace(server.URL, "://", "://me:CANARY@", 1) + "/keys",
+		"/once": "/keys?CANARY", "/loop": "/loop", "/plain": plain.URL, "/user": strings.Replace(server.URL, "://", "://me:CANARY@", 1) +
+			"/keys",
 		"/thrice": "/twice", "/twice": "/once", "/four": "/thrice",
 	} {
 		mux.Handle(path, http.RedirectHandler(to, http.StatusFound))
@@ -48,16 +49,18 @@ func TestJWKS(t *testing.T) {
 		reason, place, want string
 		roots               *x509.CertPool
 	}{
-		"good":              {place: server.URL + "/keys?CANARY", roots: roots},
-		"redirected":        {"a bucket behind a name", server.URL + "/thrice", "", roots},
-		"redirected often":  {"a loop ends", server.URL + "/four", name + "/four: more than 3 redirects", roots},
-		"loop":              {"a loop ends", server.URL + "/loop", name + "/loop: more than 3 redirects", roots},
-		"out of https":      {"", server.URL + "/plain", name + "/plain: redirected: want an https URL, so that no other process", roots},
-		"with credentials":  {"", server.URL + "/user", name + "/user: redirected: want a URL without user and password", roots},
-		"not found":         {"", server.URL + "/none?CANARY", name + "/none: the answer is 404 Not Found, want 200", roots},
-		"too long":          {"", server.URL + "/long", name + "/long: it is larger than 1048576 bytes", roots},
-		"no JWKS":           {"", server.URL + "/text", "read the keys of SERVER/text: it is not a JWKS", roots},
-		"untrusted":         {"the CA is not one of the machine's", server.URL + "/keys", name + "/keys: tls: failed to verify certificate", nil},
+		"good":             {place: server.URL + "/keys?CANARY", roots: roots},
+		"redirected":       {"a bucket behind a name", server.URL + "/thrice", "", roots},
+		"redirected often": {"a loop ends", server.URL + "/four", name + "/four: more than 3 redirects", roots},
+		"loop":             {"a loop ends", server.URL + "/loop", name + "/loop: more than 3 redirects", roots},
+		"out of https":     {"", server.URL + "/plain", name + "/plain: redirected: want an https URL, so that no other process", roots},
+		"with credentials": {"", server.URL + "/user", name + "/user: redirected: want a URL without user and password", roots},
+		"not found":        {"", server.URL + "/none?CANARY", name + "/none: the answer is 404 Not Found, want 200", roots},
+		"too long":         {"", server.URL + "/long", name + "/long: it is larger than 1048576 bytes", roots},
+		"no JWKS":          {"", server.URL + "/text", "read the keys of SERVER/text: it is not a JWKS", roots},
+		"untrusted": {
+			"the CA is not one of the machine's", server.URL + "/keys", name + "/keys: tls: failed to verify certificate", nil,
+		},
 		"slow":              {"", server.URL + "/slow?CANARY", name + "/slow: context deadline exceeded", roots},
 		"plain HTTP":        {"", plain.URL + "?CANARY", "get keys: want an https URL", nil},
 		"user and password": {"", "https://me:CANARY@example.com", "get keys: want a URL without user and password", nil},
@@ -79,7 +82,8 @@ func TestJWKS(t *testing.T) {
 			}
 			testutil.Require(t, err != nil, "%s: no error, want %q", tc.reason, tc.want)
 			text := strings.ReplaceAll(err.Error(), server.URL, "SERVER")
-			testutil.Expect(t, strings.HasPrefix(text, tc.want) && !strings.Contains(text, "CANARY"), "%s: error %q, want %q", tc.reason, text,
+			testutil.Expect(t, strings.HasPrefix(text, tc.want) && !strings.Contains(text, "CANARY"), "%s: error %q, want %q", tc.reason,
+				text,
 				tc.want)
 		})
 	}

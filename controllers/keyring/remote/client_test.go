@@ -101,8 +101,10 @@ func TestBadSigners(t *testing.T) {
 		"other typ":    {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"at+jwt"}`), reason: `its typ is "at+jwt"`},
 		"no typ":       {does: header(`{"alg":"ES256","kid":"` + foreignID + `"}`), reason: `its typ is ""`},
 		"more members": {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT","crit":[]}`), reason: "alg, kid and typ alone"},
-		"member twice": {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT","alg":"none"}`), reason: "alg, kid and typ alone"},
-		"upper case":   {does: header(`{"ALG":"ES256","kid":"` + foreignID + `","typ":"JWT"}`), reason: "alg, kid and typ alone"},
+		"member twice": {
+			does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT","alg":"none"}`), reason: "alg, kid and typ alone",
+		},
+		"upper case": {does: header(`{"ALG":"ES256","kid":"` + foreignID + `","typ":"JWT"}`), reason: "alg, kid and typ alone"},
 		"error": {
 			does: func(b *signertest.Behaviour) { b.Fails = codes.Internal }, reason: "its answer is the error Internal", serves: true,
 		},
@@ -115,7 +117,8 @@ func TestBadSigners(t *testing.T) {
 		},
 		"away": {does: func(b *signertest.Behaviour) { b.Fails = codes.Unavailable }, reason: "it is not available"},
 		"ASN.1": {
-			does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature = asDER(r.GetSignature()) }), reason: "its signature is ASN.1 DER",
+			does:   broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature = asDER(r.GetSignature()) }),
+			reason: "its signature is ASN.1 DER",
 		},
 		"hangs": {does: func(b *signertest.Behaviour) { b.Hang = true }, reason: "no answer within 2s"},
 		"refuses claims": {
@@ -174,7 +177,8 @@ func TestProbeIsRefused(t *testing.T) {
 				},
 				Away: func(_ *signing.PrivateKey, reason string) {
 					got, _ := s.client.Away(key)
-					testutil.Expect(t, got == reason && strings.Contains(reason, code.String()), "away because %q, reported %q", got, reason)
+					testutil.Expect(t, got == reason && strings.Contains(reason, code.String()), "away because %q, reported %q", got,
+						reason)
 					refused := code != codes.ResourceExhausted && code != codes.Internal
 					for _, before := range []codes.Code{codes.OK, codes.Unavailable} {
 						s.Set(func(b *signertest.Behaviour) { b.Fails = before })
@@ -183,7 +187,8 @@ func TestProbeIsRefused(t *testing.T) {
 						_, _, err := key.Sign(ctx, signing.JWTHeader, signertest.Payload(2))
 						testutil.Expect(t, err == nil || !refused, "a caller that it serves: %v", err)
 						got, _ := s.client.Away(key)
-						testutil.Expect(t, !refused || got != "", "a caller's token has ended the outage of a refused probe, after %s for another", before)
+						testutil.Expect(t, !refused || got != "",
+							"a caller's token has ended the outage of a refused probe, after %s for another", before)
 					}
 				},
 				Back: func(*signing.PrivateKey) { stop() },
@@ -426,7 +431,8 @@ func TestParseSockets(t *testing.T) {
 		"schemaVersion: 1\nsockets: {hsm: /" + strings.Repeat("a", 107) + "}\n": "of at most 107 bytes",
 		"schemaVersion: 1\nsockets: {a: /run/x, b: /run//x}\n":                  "a and b have the same path",
 	} {
-		if _, err := remote.ParseSockets([]byte(content)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if _, err := remote.ParseSockets([]byte(content)); (err == nil) != (want == "") || err != nil &&
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", content, err, want)
 		}
 	}

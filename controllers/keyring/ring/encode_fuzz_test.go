@@ -48,10 +48,12 @@ func FuzzRead(f *testing.F) {
 		got, want := len(keyring.Keys().All()), len(state.Keys)
 		testutil.Require(t, got == want, "%d keys verify, and the file names %d", got, want)
 		for _, key := range state.Keys {
-			if public, ok := keyring.Keys().Lookup(key.ID); !ok || public.Algorithm != key.Algorithm || keyring.Ring().Role(key.ID) != key.Role {
+			if public, ok := keyring.Keys().Lookup(key.ID); !ok || public.Algorithm != key.Algorithm ||
+				keyring.Ring().Role(key.ID) != key.Role {
 				t.Fatalf("%s key %s does not verify, or with another algorithm or role", key.Role, key.ID)
 			}
-			testutil.Require(t, (key.Private == nil) == key.PublicOnly, "%s key %s is public only: %t, with the private half %v", key.Role, key.ID,
+			testutil.Require(t, (key.Private == nil) == key.PublicOnly, "%s key %s is public only: %t, with the private half %v", key.Role,
+				key.ID,
 				key.PublicOnly, key.Private)
 		}
 		if _, _, err := keyring.Sign(t.Context(), signing.JWTHeader, "e30"); err != nil {

@@ -52,14 +52,17 @@ func TestReadRefuses(t *testing.T) {
 		"empty":      {"cut off", write(nil), "the key ring is not JSON"},
 		"two values": {"which one counts?", edit("\n}\n", "\n}{}"), "the key ring is not JSON"},
 		"newer schema": {
-			"of a later release", edit(`"schemaVersion": 1`, `"schemaVersion": 2, "new": 1`), "use the release that wrote the state, or a later one",
+			"of a later release", edit(`"schemaVersion": 1`, `"schemaVersion": 2, "new": 1`),
+			"use the release that wrote the state, or a later one",
 		},
 		"unknown member": {"may matter", edit(`"generation"`, `"x": 1, "generation"`), `unknown field "x"`},
 		"wrong case":     {"may matter", edit(`"generation"`, `"Generation"`), `unknown field "Generation"`},
-		"member twice":   {"which one counts?", edit(`"generation": 1`, `"generation": 1, "generation": 2`), `duplicate field "generation"`},
-		"two active":     {"one signs", edit(`"role": "retired"`, `"role": "active"`), "2 of them are active"},
-		"no PEM":         {"cut out", edit(rsa, ""), "pem of active key " + rsaID + ": found nothing, the file is empty"},
-		"another key":    {"mixed up", edit(rsa, text(other.PEM())), "it is another key: " + other.ID()},
+		"member twice": {
+			"which one counts?", edit(`"generation": 1`, `"generation": 1, "generation": 2`), `duplicate field "generation"`,
+		},
+		"two active":  {"one signs", edit(`"role": "retired"`, `"role": "active"`), "2 of them are active"},
+		"no PEM":      {"cut out", edit(rsa, ""), "pem of active key " + rsaID + ": found nothing, the file is empty"},
+		"another key": {"mixed up", edit(rsa, text(other.PEM())), "it is another key: " + other.ID()},
 		"public half": {
 			"cannot sign", edit(rsa, text(public(testkeys.RSA2048()))), "found a public key; accepted is an unencrypted private key",
 		},
@@ -76,7 +79,8 @@ func TestReadRefuses(t *testing.T) {
 			f := newRing(t)
 			tc.damage(t, f)
 			_, err := f.Read()
-			testutil.Require(t, err != nil && strings.Contains(err.Error(), tc.want), "%s: got %v, want an error with %q", tc.reason, err, tc.want)
+			testutil.Require(t, err != nil && strings.Contains(err.Error(), tc.want), "%s: got %v, want an error with %q", tc.reason, err,
+				tc.want)
 			testutil.Expect(t, strings.Contains(err.Error(), f.path) && !strings.Contains(err.Error(), "PRIVATE KEY"),
 				"%s: error %q does not name the file, or quotes it", tc.reason, err)
 			testutil.Expect(t, f.Update(1, rollback) != nil, "%s: a writer went to work on it", tc.reason)
@@ -103,7 +107,8 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	f := newRing(t)
 	err := f.Update(1, func(s State) (State, error) {
 		err := At(f.path).Update(s.Generation, rollback)
-		testutil.Expect(t, err != nil && strings.Contains(err.Error(), "is being changed by another process"), "a second writer got %v", err)
+		testutil.Expect(t, err != nil && strings.Contains(err.Error(), "is being changed by another process"), "a second writer got %v",
+			err)
 		if _, err := At(f.path).Read(); err != nil {
 			t.Errorf("a reader was kept waiting: %v", err)
 		}
@@ -155,7 +160,8 @@ func TestInit(t *testing.T) {
 func TestGone(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
-	update(t, f, publish(testkeys.Parse(testkeys.P256())), publish(testkeys.Parse(testkeys.P521())), pruneOf(p384ID), rotate, revokeOf(rsaID))
+	update(t, f, publish(testkeys.Parse(testkeys.P256())), publish(testkeys.Parse(testkeys.P521())), pruneOf(p384ID), rotate,
+		revokeOf(rsaID))
 	var files []signing.PublicKey
 	for i, gone := range []struct {
 		pem    []byte

@@ -90,8 +90,10 @@ func TestTransitions(t *testing.T) {
 		err   error
 		want  string
 	}{
-		"one signer is one key":             {err: second2(ring.Next(first, *hsm(5, "a"), epoch)), want: ""},
-		"of the active key":                 {err: second2(ring.Next(second, *hsm(5, "a"), epoch)), want: "kep740:a is the signer of key key-1"},
+		"one signer is one key": {err: second2(ring.Next(first, *hsm(5, "a"), epoch)), want: ""},
+		"of the active key": {
+			err: second2(ring.Next(second, *hsm(5, "a"), epoch)), want: "kep740:a is the signer of key key-1",
+		},
 		"the name is free a rotation later": {err: second2(ring.Next(must(ring.Rotate(third, nil, epoch)), *hsm(5, "a"), epoch)), want: ""},
 		"the next key of the kind undone":   {err: second2(ring.Rollback(second, epoch)), want: ""},
 		"both gone, and none in the file": {
@@ -108,7 +110,8 @@ func TestTransitions(t *testing.T) {
 			err: second2(ring.Rollback(must(ring.Rollback(second, epoch)), epoch)), want: "nothing to go back to",
 		},
 		"revoked again": {
-			err:  second2(ring.Revoke(must(ring.Revoke(second, revocations("key-0"), nil, nil, epoch)), revocations("key-0"), nil, nil, epoch)),
+			err: second2(ring.Revoke(must(ring.Revoke(second, revocations("key-0"), nil, nil, epoch)), revocations("key-0"), nil, nil,
+				epoch)),
 			want: "nothing to do",
 		},
 		"what may be rolled back to, a day": {
@@ -122,7 +125,8 @@ func TestTransitions(t *testing.T) {
 			err: second2(ring.Prune(third, "key-0", ring.Usage{}, epoch.Add(ring.ClockSkew), ring.Policy{})), want: "",
 		},
 	} {
-		testutil.Expect(t, (tc.err == nil) == (tc.want == "") && (tc.err == nil || strings.Contains(tc.err.Error(), tc.want)), "%s: %v, want %q",
+		testutil.Expect(t, (tc.err == nil) == (tc.want == "") && (tc.err == nil || strings.Contains(tc.err.Error(), tc.want)),
+			"%s: %v, want %q",
 			reason, tc.err, tc.want)
 	}
 	back := must(ring.Rollback(second, epoch))

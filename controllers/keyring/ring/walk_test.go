@@ -170,7 +170,8 @@ func checkStep(t *testing.T, w world, m move, after ring.State) {
 		switch {
 		case !stays && reason == ring.Withdrawn && key.Role != signing.Next:
 			bad("key %s, which is %s, is gone", key.ID, key.Role)
-		case !stays && !slices.Contains(slices.Concat(after.Removed, after.Revoked), ring.Removed{ID: key.ID, Digest: key.ID, Reason: reason}):
+		case !stays && !slices.Contains(slices.Concat(after.Removed, after.Revoked),
+			ring.Removed{ID: key.ID, Digest: key.ID, Reason: reason}):
 			bad("it is not on record that key %s was %s", key.ID, reason)
 		case stays && reason == ring.Revoked:
 			bad("key %s was revoked and is there", key.ID)
@@ -212,7 +213,8 @@ func checkRefusal(t *testing.T, w world, m move, err error) {
 	at.now = refusal.Until
 	if _, err := m.do(at); err != nil {
 		var again *ring.Refusal // another reason may last longer
-		testutil.Expect(t, errors.As(err, &again) && again.Until.After(refusal.Until), "%s, then %s: refused until %s, and then too: %v", w.path,
+		testutil.Expect(t, errors.As(err, &again) && again.Until.After(refusal.Until), "%s, then %s: refused until %s, and then too: %v",
+			w.path,
 			m.name, refusal.Until, err)
 	}
 	at.now = refusal.Until.Add(-time.Second)

@@ -148,7 +148,8 @@ func (v *Vault) answer(r *http.Request) (map[string]any, error) {
 		if err := json.NewDecoder(r.Body).Decode(&request.Data); err != nil {
 			return nil, refusal{http.StatusBadRequest, err.Error()}
 		}
-		if checked, found, err := v.engine.HandleExistenceCheck(context.WithoutCancel(r.Context()), request); err == nil && checked && !found {
+		if checked, found, err := v.engine.HandleExistenceCheck(context.WithoutCancel(r.Context()), request); err == nil && checked &&
+			!found {
 			request.Operation = logical.CreateOperation
 		}
 	}

@@ -412,8 +412,9 @@ func everyday() *corev1.Pod {
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/true"}}}}
 	container := corev1.Container{
 		ReadinessProbe: probe, LivenessProbe: probe, Name: "app", Image: "registry.example/team/app:v1.2.3",
-		Args:         []string{"--listen=:8080", "--log-level=info"},
-		Env:          []corev1.EnvVar{{Name: "POD_NAME", Value: "x"}, {Name: "REGION", Value: "eu-west-1"}, {Name: "LOG_FORMAT", Value: "json"}},
+		Args: []string{"--listen=:8080", "--log-level=info"},
+		Env: []corev1.EnvVar{{Name: "POD_NAME", Value: "x"}, {Name: "REGION", Value: "eu-west-1"},
+			{Name: "LOG_FORMAT", Value: "json"}},
 		Ports:        []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
 		VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{

@@ -174,7 +174,8 @@ func (o *Options) start(ctx context.Context, w *world, name string, flags ...str
 	if name == kcm {
 		path = "/healthz" // it has no other
 		r.Manager, err = w.StartKubeControllerManager(append(flags,
-			"--authentication-kubeconfig="+w.Kubeconfig(), "--authorization-kubeconfig="+w.Kubeconfig(), "--client-ca-file="+w.ClientCAFile(),
+			"--authentication-kubeconfig="+w.Kubeconfig(), "--authorization-kubeconfig="+w.Kubeconfig(),
+			"--client-ca-file="+w.ClientCAFile(),
 			"--controllers=serviceaccount-controller,serviceaccount-token-controller,"+
 				"root-ca-certificate-publisher-controller,legacy-serviceaccount-token-cleaner-controller")...)
 	} else {
@@ -285,7 +286,8 @@ func (o *Options) settled(ctx context.Context, w *world) error {
 		return err
 	}
 	var all []*running
-	for program, flags := range map[string][]string{kcm: nil, ours: {fmt.Sprintf("--webhook-port=%d", port), "--webhook-registration=url"}} {
+	for program, flags := range map[string][]string{kcm: nil,
+		ours: {fmt.Sprintf("--webhook-port=%d", port), "--webhook-registration=url"}} {
 		r, err := o.replica(ctx, w, program, flags...)
 		if err != nil {
 			return err
@@ -482,7 +484,8 @@ func (r *Report) chart() string {
 	}
 	var out strings.Builder
 	bottom := head + row*len(bars)
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 %d" role="img" aria-label="%s">`+"\n", bottom+16, chartTitle)
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 %d" role="img" aria-label="%s">`+"\n", bottom+16,
+		chartTitle)
 	out.WriteString(`<style>text{font:13px system-ui,sans-serif;fill:#57606a}.t{font-size:15px;font-weight:600}rect{fill:#2f81f7}` +
 		`line{stroke:#bf8700;stroke-dasharray:4 3}@media(prefers-color-scheme:dark){text{fill:#adbac7}}</style>` + "\n")
 	fmt.Fprintf(&out, `<text class="t" x="16" y="22">%s</text><text x="16" y="42">%s</text>`+"\n", chartTitle, html.EscapeString(chartHint))

@@ -177,7 +177,8 @@ func each(ctx context.Context, goroutines, n int, do func(ctx context.Context, i
 func bench(i int) string { return fmt.Sprintf("bench-%05d", i) }
 
 func (w *world) makeNamespace(ctx context.Context, name string) error {
-	_, err := w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	return err
 }
 

@@ -124,7 +124,8 @@ func (s *story) show(ctx context.Context, steps []step) error {
 		s.linef("\n%2d.  %s", s.steps+1, step.title)
 		begun := time.Now()
 		if err := s.do(ctx, step); err != nil {
-			return fmt.Errorf("step %d, %s: %w\n\nThe last lines of the manager's log:\n%s", s.steps+1, step.title, err, s.manager.LogTail(logTail))
+			return fmt.Errorf("step %d, %s: %w\n\nThe last lines of the manager's log:\n%s", s.steps+1, step.title, err,
+				s.manager.LogTail(logTail))
 		}
 		s.steps++
 		s.linef("%sverified in %s", indent, rounded(time.Since(begun)))

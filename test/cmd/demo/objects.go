@@ -132,7 +132,10 @@ func (d *tokens) podSteps() []step {
 	return []step{
 		{"Pods as in Kubernetes 1.17: token Secrets for all, mounted", d.podsInMode(mode{"like-1-17", "auto", "secret"})},
 		{"Pods as in Kubernetes 1.22: token Secrets for all, Pods do not need them", d.podsInMode(mode{"like-1-22", "auto", "projected"})},
-		{"Pods as in Kubernetes today: no token Secrets but those that users create", d.podsInMode(mode{"like-today", "manual", "projected"})},
+		{
+			"Pods as in Kubernetes today: no token Secrets but those that users create",
+			d.podsInMode(mode{"like-today", "manual", "projected"}),
+		},
 		{"A Pod of an account that does not exist is refused", d.unknownAccountIsRefused},
 		{"The webhook can be unregistered at any time", d.webhookIsUnregistered},
 	}

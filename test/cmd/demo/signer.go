@@ -76,7 +76,8 @@ func (d *signer) managerRestarts(ctx context.Context) (err error) {
 			_, err = d.beside.Kill()
 		}
 		if err == nil {
-			d.beside, err = d.binary.StartManager(d.cluster, "--service-account-private-key-file=", "--service-account-key-ring="+ringOf(d.cluster),
+			d.beside, err = d.binary.StartManager(d.cluster, "--service-account-private-key-file=",
+				"--service-account-key-ring="+ringOf(d.cluster),
 				"--controllers=*,-serviceaccount-token")
 		}
 		if err == nil {

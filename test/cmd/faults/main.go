@@ -122,7 +122,8 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	}
 	fmt.Printf("  faults: %s; %s\n", since(lap), summary)
 	lap = time.Now()
-	rotation, summary, err := faults.Rotation(ctx, devcluster.Binary{Path: s.race}, devcluster.Binary{Path: s.plain}, s.seed, s.length, s.logs, s.log)
+	rotation, summary, err := faults.Rotation(ctx, devcluster.Binary{Path: s.race}, devcluster.Binary{Path: s.plain}, s.seed, s.length,
+		s.logs, s.log)
 	if err != nil {
 		return 0, fmt.Errorf("rotation: %w", err)
 	}

@@ -208,7 +208,8 @@ func (p part) imageOf(binary string) (v1.Image, error) {
 		return nil, err
 	}
 	created := v1.Time{Time: p.made.UTC()}
-	image, err := mutate.Append(empty.Image, mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "COPY /" + path}})
+	image, err := mutate.Append(empty.Image,
+		mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "COPY /" + path}})
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +222,8 @@ func (p part) imageOf(binary string) (v1.Image, error) {
 	}
 	config.OS, config.Created = "linux", created
 	config.Config = v1.Config{
-		User: "65532:65532", Entrypoint: []string{"/" + path}, Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		User: "65532:65532", Entrypoint: []string{"/" + path},
+		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		Labels: map[string]string{
 			"org.opencontainers.image.title":    program,
 			"org.opencontainers.image.version":  p.version,

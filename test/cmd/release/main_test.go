@@ -70,7 +70,8 @@ func TestParts(t *testing.T) {
 					testutil.Must(t, os.RemoveAll(filepath.Join(dir, "bin")))
 				}
 				testutil.Must(t, run(append([]string{
-					test.part, "-dir=" + dir, "-out=" + out, "-version=v1.2.3", "-date=2026-11-21T10:00:00Z", "-commit=" + commit, "-source=../../..",
+					test.part, "-dir=" + dir, "-out=" + out, "-version=v1.2.3", "-date=2026-11-21T10:00:00Z", "-commit=" + commit,
+					"-source=../../..",
 				}, test.args...)))
 				if test.out == "layout" {
 					test.check(t, out)

@@ -61,7 +61,8 @@ func provenance(p part) error {
 	}
 	predicate := object{
 		"buildDefinition": object{
-			"buildType": buildType, "externalParameters": object{"target": "release", "version": p.version}, "resolvedDependencies": sources,
+			"buildType": buildType, "externalParameters": object{"target": "release", "version": p.version},
+			"resolvedDependencies": sources,
 		},
 		"runDetails": object{"builder": object{"id": builder, "version": object{"go": info.GoVersion}}},
 	}
@@ -104,7 +105,8 @@ func sbom(p part) error {
 			linked = linked.Replace
 		}
 		sum := ""
-		if decoded, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(linked.Sum, "h1:")); err == nil && len(decoded) == sha256.Size {
+		if decoded, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(linked.Sum, "h1:")); err == nil &&
+			len(decoded) == sha256.Size {
 			sum = hex.EncodeToString(decoded)
 		}
 		// What the checksum of a module is (golang.org/x/mod/sumdb/dirhash).
@@ -137,7 +139,8 @@ func module(path, version, sum, comment string) object {
 		"SPDXID": "SPDXRef-Package-" + regexp.MustCompile(`[^A-Za-z0-9.]+`).ReplaceAllString(path+"-"+version, "-"),
 		"name":   path, "versionInfo": version, "primaryPackagePurpose": "LIBRARY",
 		"externalRefs":     []object{{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}},
-		"downloadLocation": "NOASSERTION", "licenseConcluded": "NOASSERTION", "licenseDeclared": "NOASSERTION", "copyrightText": "NOASSERTION",
+		"downloadLocation": "NOASSERTION", "licenseConcluded": "NOASSERTION", "licenseDeclared": "NOASSERTION",
+		"copyrightText": "NOASSERTION",
 	}
 	if sum != "" {
 		m["checksums"] = []object{{"algorithm": "SHA256", "checksumValue": sum}}

@@ -50,8 +50,9 @@ func TestJudgeWrites(t *testing.T) {
 		},
 		"PatchAtAPause": {reason: "its precondition held", journal: []faultproxy.Request{at(0, renewal), at(8.05, write)}, want: 1},
 		"AfterAPause": {
-			reason: "it asked afterwards", journal: []faultproxy.Request{at(0, renewal), at(8.6, leaders("create", "configmaps", "shop", ""))},
-			want: 1,
+			reason:  "it asked afterwards",
+			journal: []faultproxy.Request{at(0, renewal), at(8.6, leaders("create", "configmaps", "shop", ""))},
+			want:    1,
 		},
 		"NeverLed": {journal: []faultproxy.Request{at(0, write)}, want: 1},
 
@@ -60,15 +61,20 @@ func TestJudgeWrites(t *testing.T) {
 		},
 		"Reference": {journal: []faultproxy.Request{at(0, leaders("patch", "serviceaccounts", "pods", "default"))}, want: 1},
 		"Mutating": {
-			journal: []faultproxy.Request{at(0, leaders("update", "mutatingwebhookconfigurations", "", workload.ConfigurationName))}, want: 1,
+			journal: []faultproxy.Request{at(0, leaders("update", "mutatingwebhookconfigurations", "", workload.ConfigurationName))},
+			want:    1,
 		},
 		"Validating": {journal: []faultproxy.Request{at(0, leaders("create", "validatingwebhookconfigurations", "", ""))}, want: 1},
-		"RootCA":     {journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", workload.RootCAConfigMap))}, want: 1},
+		"RootCA": {
+			journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", workload.RootCAConfigMap))}, want: 1,
+		},
 		"StateOfRootCA": {
 			journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", "sa-controller-manager-root-ca"))}, want: 1,
 		},
-		"ConfigMap":        {journal: []faultproxy.Request{at(0, leaders("create", "configmaps", "kube-system", ""))}, want: 1},
-		"TokenOfTheSystem": {journal: []faultproxy.Request{at(0, leaders("patch", "secrets", "kube-system", "default-token-abcde"))}, want: 1},
+		"ConfigMap": {journal: []faultproxy.Request{at(0, leaders("create", "configmaps", "kube-system", ""))}, want: 1},
+		"TokenOfTheSystem": {
+			journal: []faultproxy.Request{at(0, leaders("patch", "secrets", "kube-system", "default-token-abcde"))}, want: 1,
+		},
 	}
 	asked := PodNamespaces([]workload.Call{{Namespace: "pods"}})
 	resumed := []time.Time{begun.Add(8 * time.Second)}
@@ -154,13 +160,17 @@ func TestJudgeReissue(t *testing.T) {
 
 		"NotReplaced": {secrets: []*corev1.Secret{secret("a", former, "")}, references: []string{"a"}, want: 2},
 		"NotLed":      {secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a")}, references: []string{"a"}, want: 1},
-		"LedSecond":   {secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a")}, references: []string{"a", "b"}, want: 1},
+		"LedSecond": {
+			secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a")}, references: []string{"a", "b"}, want: 1,
+		},
 		"ReplacedByTwo": {
-			secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a"), secret("c", active, "a")}, references: []string{"b", "a"},
-			want: 1,
+			secrets:    []*corev1.Secret{secret("a", former, ""), secret("b", active, "a"), secret("c", active, "a")},
+			references: []string{"b", "a"},
+			want:       1,
 		},
 		"AnotherUID": {
-			reason: "what was replaced is another one of that name", secrets: []*corev1.Secret{secret("a", former, ""), func() *corev1.Secret {
+			reason: "what was replaced is another one of that name",
+			secrets: []*corev1.Secret{secret("a", former, ""), func() *corev1.Secret {
 				s := secret("b", active, "a")
 				s.Annotations[workload.ReplacesLabel] = "a/uid-older"
 				return s
@@ -182,7 +192,8 @@ func TestJudgeReissue(t *testing.T) {
 				now.Secrets[Key("shop", secret.Name)] = secret
 			}
 			found, _ := JudgeReissue(now, workload.Model{}, func(token string) bool { return token == former })
-			testutil.Expect(t, len(found) == tc.want && len(Of(found, 3)) == tc.want, "%s: %v, want %d of promise 3", tc.reason, found, tc.want)
+			testutil.Expect(t, len(found) == tc.want && len(Of(found, 3)) == tc.want, "%s: %v, want %d of promise 3", tc.reason, found,
+				tc.want)
 		})
 	}
 }

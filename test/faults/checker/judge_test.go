@@ -150,7 +150,9 @@ func TestJudge(t *testing.T) {
 		"NotFilled": {
 			spoil: func(now Snapshot, _ workload.Model) { delete(now.Secrets[Key("shop", "mine")].Data, "token") }, want: []int{1},
 		},
-		"UsersSecretMadeAnew": {spoil: func(now Snapshot, _ workload.Model) { now.Secrets[Key("shop", "mine")].UID = "other" }, want: []int{1}},
+		"UsersSecretMadeAnew": {
+			spoil: func(now Snapshot, _ workload.Model) { now.Secrets[Key("shop", "mine")].UID = "other" }, want: []int{1},
+		},
 		"UsersSecretGone": {
 			spoil: func(now Snapshot, _ workload.Model) {
 				delete(now.Secrets, Key("shop", "mine"))

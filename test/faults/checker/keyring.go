@@ -248,7 +248,8 @@ func leaderWrites(r faultproxy.Request, asked func(namespace string) bool) bool 
 		return true
 	case "secrets":
 		// Every replica publishes its key ring in one.
-		return r.Namespace != metav1.NamespaceSystem || r.Verb != "create" && r.Name != workload.CASecretName && r.Name != workload.KeyRingSecret
+		return r.Namespace != metav1.NamespaceSystem || r.Verb != "create" && r.Name != workload.CASecretName &&
+			r.Name != workload.KeyRingSecret
 	case "serviceaccounts":
 		// Any replica may create the account that a Pod waits for, and nothing in such a
 		// request is different. Where nobody asks for a Pod, nobody waits.

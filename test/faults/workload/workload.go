@@ -197,9 +197,11 @@ func (u *User) makeBystander(ctx context.Context, n *Namespace) error {
 	// What names an account is no token Secret for that.
 	meta := metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "nobody"}}
 	if !b.Secret {
-		return create(ctx, u.CoreV1().ConfigMaps(n.Name), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"value": b.Value}}, &b.UID)
+		return create(ctx, u.CoreV1().ConfigMaps(n.Name), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"value": b.Value}},
+			&b.UID)
 	}
-	return create(ctx, u.CoreV1().Secrets(n.Name), &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"value": []byte(b.Value)}}, &b.UID)
+	return create(ctx, u.CoreV1().Secrets(n.Name), &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"value": []byte(b.Value)}},
+		&b.UID)
 }
 
 func (u *User) makeAccount(ctx context.Context, n *Namespace, name string) error {

@@ -41,13 +41,15 @@ func TestCanaryFinds(t *testing.T) {
 		"Header":    {reason: "a token that was not recorded", text: "token=" + strings.Split(token, ".")[0], want: true},
 		"Signature": {text: "sig=" + strings.Repeat("s", 100), want: true},
 		"Cut": {
-			reason: "half a signature makes the other half easier to guess", text: "sig=" + token[len(token)-80:len(token)-40] + "...", want: true,
+			reason: "half a signature makes the other half easier to guess", text: "sig=" + token[len(token)-80:len(token)-40] + "...",
+			want: true,
 		},
 		"KeyLine":   {text: "found MHcCAQEEIKOzabcdefghijklmnopqrstuvwxyz", want: true},
 		"Payload":   {reason: "the claims alone", text: "claims=" + strings.Repeat("p", 100), want: true},
 		"PEMInJSON": {reason: "a Secret's data", text: `"ca.key":"` + base64.StdEncoding.EncodeToString(encoded) + `"`, want: true},
 		"DER": {
-			reason: "in base64 that begins elsewhere", text: "x" + base64.StdEncoding.EncodeToString(append([]byte("xx"), der.Bytes...)), want: true,
+			reason: "in base64 that begins elsewhere", text: "x" + base64.StdEncoding.EncodeToString(append([]byte("xx"), der.Bytes...)),
+			want: true,
 		},
 		"JWK":       {text: `"d":"` + base64.RawURLEncoding.EncodeToString(number) + `"`, want: true},
 		"Hex":       {text: hex.EncodeToString(number), want: true},

@@ -208,7 +208,8 @@ func (c *ControlPlane) purgeOne(ctx context.Context, name string) error {
 	}
 	for _, account := range accounts.Items {
 		if len(account.Finalizers) > 0 {
-			_, err = c.API.CoreV1().ServiceAccounts(name).Patch(ctx, account.Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
+			_, err = c.API.CoreV1().ServiceAccounts(name).Patch(ctx, account.Name, types.MergePatchType, noFinalizers,
+				metav1.PatchOptions{})
 		}
 	}
 	if err != nil {
@@ -352,7 +353,8 @@ func (c *ControlPlane) AwaitEvent(t *testing.T, secret *corev1.Secret, kind, rea
 	lw := cache.NewListWatchFromClient(c.API.EventsV1().RESTClient(), "events", secret.Namespace, fields.Everything())
 	_, err := await.Objects(Context(t), lw, &eventsv1.Event{}, func(events []*eventsv1.Event) error {
 		for _, event := range events {
-			if event.Regarding.Kind == "Secret" && event.Regarding.Name == secret.Name && event.ReportingController == "sa-controller-manager" &&
+			if event.Regarding.Kind == "Secret" && event.Regarding.Name == secret.Name &&
+				event.ReportingController == "sa-controller-manager" &&
 				event.Type == kind && event.Reason == reason && strings.Contains(event.Note, text) {
 				return nil
 			}
@@ -368,9 +370,10 @@ const AutoCreatedLabel = "sa-controller-manager/auto-created"
 // TokenSecret returns what a user writes: the type and the account's name.
 func TokenSecret(namespace, name, account string) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
-		Type:       corev1.SecretTypeServiceAccountToken,
-		Data:       map[string][]byte{},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
+		Type: corev1.SecretTypeServiceAccountToken,
+		Data: map[string][]byte{},
 	}
 }
 

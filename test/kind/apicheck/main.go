@@ -57,7 +57,8 @@ func whoAmI() (authenticationv1.UserInfo, error) {
 	var review *authenticationv1.SelfSubjectReview
 	var last error
 	err = wait.PollUntilContextTimeout(context.Background(), time.Second, waitTimeout, true, func(ctx context.Context) (bool, error) {
-		review, last = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		review, last = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+			metav1.CreateOptions{})
 		return last == nil, nil
 	})
 	if err != nil {

@@ -312,7 +312,8 @@ func (s *Server) Serve(r *Request) Answer {
 		return Answer{Code: http.StatusOK, ContentType: contentType(proto), Body: encode(result, proto)}
 	}
 	if err == nil {
-		return Answer{Code: http.StatusOK, ContentType: contentType(proto), Body: encode(&metav1.Status{Status: metav1.StatusSuccess}, proto)}
+		return Answer{Code: http.StatusOK, ContentType: contentType(proto),
+			Body: encode(&metav1.Status{Status: metav1.StatusSuccess}, proto)}
 	}
 	return Failure(err, r.Accept)
 }

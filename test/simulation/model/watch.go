@@ -291,7 +291,8 @@ func (s *Server) authenticate(token string, audiences []string) (user authentica
 	if err != nil || v.object.GetUID() != types.UID(claims.UID) {
 		return user, nil, fmt.Errorf("the ServiceAccount %s/%s with UID %s is gone", claims.Namespace, claims.Name, claims.UID)
 	}
-	return authenticationv1.UserInfo{Username: "system:serviceaccount:" + claims.Namespace + ":" + claims.Name, UID: claims.UID}, granted, nil
+	name := "system:serviceaccount:" + claims.Namespace + ":" + claims.Name
+	return authenticationv1.UserInfo{Username: name, UID: claims.UID}, granted, nil
 }
 
 // noteUse sets the label of kube-apiserver, without its name in managedFields, which nothing here reads for it.

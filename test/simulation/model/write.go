@@ -88,7 +88,8 @@ func (s *Server) update(t *table, namespace, name, manager string, change func(O
 		return nil, err
 	}
 	if uid := object.GetUID(); uid != "" && uid != v.object.GetUID() {
-		return nil, conflict(t, name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, v.object.GetUID()))
+		return nil, conflict(t, name,
+			fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, v.object.GetUID()))
 	}
 	if of := object.GetResourceVersion(); of != "" && of != v.object.GetResourceVersion() {
 		return nil, conflict(t, name, "the object has been modified; please apply your changes to the latest version and try again")
@@ -347,14 +348,16 @@ func partial(of metav1.ListInterface, rest []*version) document {
 		ListMeta: metav1.ListMeta{ResourceVersion: of.GetResourceVersion(), Continue: of.GetContinue()},
 	}
 	for _, v := range rest {
-		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: *meta.AsPartialObjectMetadata(v.object).ObjectMeta.DeepCopy()})
+		list.Items = append(list.Items,
+			metav1.PartialObjectMetadata{ObjectMeta: *meta.AsPartialObjectMetadata(v.object).ObjectMeta.DeepCopy()})
 	}
 	return marshal(list)
 }
 
 func tooLarge(from, cached int64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", from, cached), 1)
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge,
+		Message: "Too large resource version"}}
 	return err
 }
 

@@ -51,7 +51,8 @@ func Overlay(root, dir string, plants []Plant) (string, error) {
 					return "", fmt.Errorf("plant %q: %w", plant.Name, err)
 				}
 				content = string(read)
-				files[filepath.Join(filepath.Dir(edit.File), "is_planted.go")] = fmt.Sprintf(isPlanted, filepath.Base(filepath.Dir(edit.File)))
+				files[filepath.Join(filepath.Dir(edit.File), "is_planted.go")] = fmt.Sprintf(isPlanted,
+					filepath.Base(filepath.Dir(edit.File)))
 			}
 			if n := strings.Count(content, edit.Search); n != 1 {
 				return "", fmt.Errorf("plant %q: %s holds this %d times, want once: %s", plant.Name, edit.File, n, edit.Search)

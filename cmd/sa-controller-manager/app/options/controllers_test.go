@@ -41,8 +41,9 @@ func TestParseControllers(t *testing.T) {
 			notRun: []string{"bootstrap-signer-controller", "token-cleaner-controller"},
 		},
 		"TwoCleaners": {
-			reason: "the one with the short alias is about bootstrap tokens", selectors: "legacy-service-account-token-cleaner,tokencleaner",
-			want: []string{cleaner}, notRun: []string{"token-cleaner-controller"},
+			reason:    "the one with the short alias is about bootstrap tokens",
+			selectors: "legacy-service-account-token-cleaner,tokencleaner",
+			want:      []string{cleaner}, notRun: []string{"token-cleaner-controller"},
 		},
 		"NoneAfterAll": {selectors: "*,-*"},
 		"NoneButOne":   {selectors: "-*,serviceaccount", want: []string{accounts}},
@@ -77,7 +78,8 @@ func TestParseControllersRefusesUnknownNames(t *testing.T) {
 			testutil.Require(t, err != nil, "accepted")
 			testutil.Expect(t, strings.HasPrefix(err.Error(), tc.want), "got %q, want it to begin with %q", err, tc.want)
 			for _, c := range knownControllers() {
-				testutil.Expect(t, strings.Contains(err.Error(), c.name) && strings.Contains(err.Error(), c.alias), "the error does not list %s (%s)",
+				testutil.Expect(t, strings.Contains(err.Error(), c.name) && strings.Contains(err.Error(), c.alias),
+					"the error does not list %s (%s)",
 					c.name, c.alias)
 			}
 		})
@@ -121,7 +123,8 @@ func TestSignerFlags(t *testing.T) {
 	}{
 		"Enough": {args: []string{ring, issuer}},
 		"All": {args: []string{
-			ring, issuer, "--external-signer-socket=/x", "--service-account-key-file=sa.pub", "--publish-keys=file:///srv", "--kubeconfig=k", "-v=2",
+			ring, issuer, "--external-signer-socket=/x", "--service-account-key-file=sa.pub", "--publish-keys=file:///srv",
+			"--kubeconfig=k", "-v=2",
 		}},
 		"Nothing": {want: []string{
 			`--service-account-key-ring "" must be the path of a key ring, which "sa-controller-manager keys init" makes`,
@@ -129,9 +132,12 @@ func TestSignerFlags(t *testing.T) {
 				"kube-apiserver has: tokens of other issuers are not signed",
 		}},
 		"NoSocket": {
-			args: []string{ring, issuer, "--external-signer-socket="}, want: []string{`--external-signer-socket "" must be the path of a socket`},
+			args: []string{ring, issuer, "--external-signer-socket="},
+			want: []string{`--external-signer-socket "" must be the path of a socket`},
 		},
-		"KeyFile":     {args: []string{"--service-account-private-key-file=sa.key"}, err: "unknown flag: --service-account-private-key-file"},
+		"KeyFile": {
+			args: []string{"--service-account-private-key-file=sa.key"}, err: "unknown flag: --service-account-private-key-file",
+		},
 		"RootCA":      {args: []string{"--root-ca-file=ca.crt"}, err: "unknown flag: --root-ca-file"},
 		"Controllers": {args: []string{"--controllers=*"}, err: "unknown flag: --controllers"},
 		"Webhook":     {args: []string{"--webhook-port=1"}, err: "unknown flag: --webhook-port"},

@@ -134,7 +134,8 @@ func TestIgnoredFlags(t *testing.T) {
 	}{
 		"None": {},
 		"WithValue": {
-			args: []string{"--cluster-cidr=10.0.0.0/8", "--node-eviction-rate", "0.1"}, given: []string{"cluster-cidr", "node-eviction-rate"},
+			args:  []string{"--cluster-cidr=10.0.0.0/8", "--node-eviction-rate", "0.1"},
+			given: []string{"cluster-cidr", "node-eviction-rate"},
 		},
 		"SwitchWithoutValue": {
 			reason: "the next argument is not its value", args: []string{"--allocate-node-cidrs", "--cluster-name=kind"},
@@ -159,8 +160,10 @@ func TestAutoExcluded(t *testing.T) {
 		reason     string
 		args, want []string
 	}{
-		"Default":           {want: []string{"kube-system", "kube-public", "kube-node-lease"}},
-		"Given":             {args: []string{"--token-secrets-excluded-namespaces=kube-system,infra"}, want: []string{"kube-system", "infra"}},
+		"Default": {want: []string{"kube-system", "kube-public", "kube-node-lease"}},
+		"Given": {
+			args: []string{"--token-secrets-excluded-namespaces=kube-system,infra"}, want: []string{"kube-system", "infra"},
+		},
 		"GivenEmpty":        {args: []string{"--token-secrets-excluded-namespaces="}, want: []string{}},
 		"PodsNeedThem":      {reason: "Pods of the control plane mount them, too", args: []string{"--pod-token=secret"}},
 		"GivenWithPodToken": {args: []string{"--pod-token=secret", "--token-secrets-excluded-namespaces=infra"}, want: []string{"infra"}},

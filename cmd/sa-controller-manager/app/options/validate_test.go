@@ -72,15 +72,16 @@ func TestValidate(t *testing.T) {
 
 		// Keys.
 		"--service-account-private-key-file=sa.key --service-account-key-ring=keys": {
-			`--service-account-key-ring "keys" must not be given together with --service-account-private-key-file: "sa-controller-manager keys ` +
-				`init --from-private-key-file" takes the key into a ring`,
+			`--service-account-key-ring "keys" must not be given together with --service-account-private-key-file: ` +
+				`"sa-controller-manager keys init --from-private-key-file" takes the key into a ring`,
 		},
 		"--service-account-key-file=a.pem --service-account-key-file=": {
 			`--service-account-key-file "" must be the path of a PEM file; leave the flag out if there is none`,
 		},
 		// The start-up reads them.
 		"--service-account-private-key-file=/does/not/exist --root-ca-file=/nor/does/this --service-account-key-file=/nor/this": {},
-		"--service-account-issuer=":                                                                   {}, // so a template leaves a flag out
+		"--service-account-issuer=": {},
+		// so a template leaves a flag out
 		"--service-account-issuer=kubernetes/serviceaccount":                                          {}, // any text without a colon
 		"--service-account-issuer=https://new.example/a --service-account-issuer=https://old.example": {},
 		"--service-account-issuer=:nope": {
@@ -116,10 +117,10 @@ func TestValidate(t *testing.T) {
 		},
 		"--webhook-registration=static --webhook-url-host=10.0.0.1 --static-registration-dir=static": { // as in the Deployment
 			`--static-registration-dir "static" must be an absolute path`,
-			`--webhook-url-host "10.0.0.1" must be a loopback address with --webhook-registration=static: each kube-apiserver calls the replica ` +
-				`on its own host`,
-			`--webhook-registration "static" needs --kubeconfig with the address of this host's own kube-apiserver; it is for static pods and ` +
-				`processes on control-plane hosts, and files cannot refer to the Service of a Deployment`,
+			`--webhook-url-host "10.0.0.1" must be a loopback address with --webhook-registration=static: each kube-apiserver calls the ` +
+				`replica on its own host`,
+			`--webhook-registration "static" needs --kubeconfig with the address of this host's own kube-apiserver; it is for static ` +
+				`pods and processes on control-plane hosts, and files cannot refer to the Service of a Deployment`,
 		},
 		"--kubeconfig=local --webhook-registration=static --static-registration-dir=/dir": {},
 		"--webhook-port=0 --webhook-registration=url": {
@@ -137,18 +138,18 @@ func TestValidate(t *testing.T) {
 		"--webhook-registration=url --webhook-url-host=127.0.0.2 --webhook-bind-address=0.0.0.0":  {},
 		"--webhook-registration=url --webhook-url-host=10.0.0.1 --webhook-bind-address=127.0.0.1": {}, // a proxy may be between
 		"--webhook-registration=url --webhook-bind-address=127.0.0.2": {
-			`--webhook-bind-address "127.0.0.2" must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, because kube-apiserver ` +
-				`calls that address`,
+			`--webhook-bind-address "127.0.0.2" must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, because ` +
+				`kube-apiserver calls that address`,
 		},
 		"--webhook-registration=url --webhook-url-host=::1 --webhook-bind-address=0.0.0.0": {
-			`--webhook-bind-address "0.0.0.0" must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, because kube-apiserver ` +
-				`calls that address`,
+			`--webhook-bind-address "0.0.0.0" must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, because ` +
+				`kube-apiserver calls that address`,
 		},
 		"--webhook-url-host= --webhook-service-name= --webhook-service-namespace=": {}, // nobody uses them
 		"--webhook-registration=service --webhook-service-name=1st --webhook-service-namespace=kube.system": {
-			`--webhook-service-name "1st" must be the name of a Service: a DNS-1035 label must consist of lower case alphanumeric characters or ` +
-				`'-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for ` +
-				`validation is '[a-z]([-a-z0-9]*[a-z0-9])?')`,
+			`--webhook-service-name "1st" must be the name of a Service: a DNS-1035 label must consist of lower case alphanumeric ` +
+				`characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or ` +
+				`'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')`,
 			`--webhook-service-namespace "kube.system" must be the name of a namespace: must not contain dots`,
 		},
 
@@ -169,9 +170,10 @@ func TestValidate(t *testing.T) {
 		signer + "--external-signer-qps=0.5": {},
 		"--external-signer-socket=/run/x.sock --service-account-key-ring=k --service-account-issuer=a": {},
 		"--external-signer-socket=/run/x.sock --service-account-issuer=": {
-			`--external-signer-socket "/run/x.sock" needs a key to sign with: give --service-account-key-ring or --service-account-private-key-file`,
-			`--external-signer-socket "/run/x.sock" needs --service-account-issuer, with the value that kube-apiserver has: tokens of other ` +
-				`issuers are not signed`,
+			`--external-signer-socket "/run/x.sock" needs a key to sign with: give --service-account-key-ring or ` +
+				`--service-account-private-key-file`,
+			`--external-signer-socket "/run/x.sock" needs --service-account-issuer, with the value that kube-apiserver has: tokens of ` +
+				`other issuers are not signed`,
 		},
 		signer + "--external-signer-socket=x.sock": { // depends on where we start
 			`--external-signer-socket "x.sock" must be an absolute path of at most 103 bytes`,

@@ -69,7 +69,8 @@ func TestRulesFollowFlags(t *testing.T) {
 		}},
 		"Files": {"the certificate is given", func(o *options.Options) { o.Webhook.CertFile = "tls.crt" }, []string{
 			"create secrets in kube-system", "list secrets/sa-controller-manager-webhook-ca in kube-system",
-			"update secrets/sa-controller-manager-webhook-ca in kube-system", "watch secrets/sa-controller-manager-webhook-ca in kube-system",
+			"update secrets/sa-controller-manager-webhook-ca in kube-system",
+			"watch secrets/sa-controller-manager-webhook-ca in kube-system",
 		}},
 		"NoLeader": {"there is no Lease", func(o *options.Options) { o.LeaderElection.LeaderElect = false }, []string{
 			"create leases.coordination.k8s.io in kube-system", "get leases.coordination.k8s.io/sa-controller-manager in kube-system",
@@ -128,7 +129,8 @@ func TestUnusualRules(t *testing.T) {
 		"SignerWithARing": {"it publishes the ring too", func(o *options.Options) {
 			o.ExternalSigner.Socket, o.Keys.KeyRing, o.Generic.Controllers = "/run/socket", "ring.json", nil
 		}, []string{
-			"common: create events", "common: patch events", "signer: create tokenreviews.authentication.k8s.io", "signer: get /openid/v1/jwks",
+			"common: create events", "common: patch events", "signer: create tokenreviews.authentication.k8s.io",
+			"signer: get /openid/v1/jwks",
 			"signer: get nodes", "signer: get secrets/sa-controller-manager-key-ring in kube-system",
 			"signer: list leases.coordination.k8s.io in kube-system", "signer: list secrets/sa-controller-manager-key-ring in kube-system",
 			"signer: list serviceaccounts", "signer: update secrets/sa-controller-manager-key-ring in kube-system",
@@ -139,7 +141,8 @@ func TestUnusualRules(t *testing.T) {
 			o.Keys.Issuers = []string{"https://a"}
 			secureport.Of(o).Serving.BindPort = 0
 		}, []string{
-			"signer: create events", "signer: create tokenreviews.authentication.k8s.io", "signer: list serviceaccounts", "signer: patch events",
+			"signer: create events", "signer: create tokenreviews.authentication.k8s.io", "signer: list serviceaccounts",
+			"signer: patch events",
 			"signer: watch serviceaccounts",
 		}},
 		"Accounts": {"they have no root CA", func(o *options.Options) { o.Generic.Controllers = []string{"serviceaccount"} }, []string{

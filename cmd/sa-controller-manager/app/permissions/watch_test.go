@@ -147,12 +147,15 @@ func TestGrantIsForTheRightUser(t *testing.T) {
 		"Ours":   {"", "system:sa-controller-manager", ours, "preflight -o grant"},
 		"Nobody": {"the API server did not say", "", ours, "preflight -o grant"},
 		"Other":  {"our roles are not bound to it in passing", "system:serviceaccount:ns:sa", "", "with this user as the subject"},
-		"KCM":    {"its permissions are not ours to widen", "system:kube-controller-manager", "", "sa-controller-manager kubeadm kubeconfig"},
+		"KCM": {
+			"its permissions are not ours to widen", "system:kube-controller-manager", "", "sa-controller-manager kubeadm kubeconfig",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report := Report{User: tc.user, Answers: []Answer{{Access: Access{Verb: "patch", Resource: "secrets"}}}}
 			text := testutil.Get(report.Grants(rulesOfToken()))(t)
-			testutil.Expect(t, strings.Contains(text, tc.want) && (text == "") == (tc.want == ""), "%s: want %q in\n%s", tc.reason, tc.want, text)
+			testutil.Expect(t, strings.Contains(text, tc.want) && (text == "") == (tc.want == ""), "%s: want %q in\n%s", tc.reason, tc.want,
+				text)
 			testutil.CheckContains(t, tc.reason, tc.remedy, report.Findings(rulesOfToken())[0].Remedy)
 		})
 	}

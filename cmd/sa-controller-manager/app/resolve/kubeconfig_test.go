@@ -60,14 +60,16 @@ func TestClientConfig(t *testing.T) {
 	}{
 		"Kubeconfig": {
 			reason: "the defaults: no limit, protobuf", flags: []string{"--kubeconfig=" + kubeconfig}, want: summary{
-				Host: "https://apiserver.example.com:6443", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1, Burst: 30,
+				Host: "https://apiserver.example.com:6443", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1,
+				Burst:   30,
 				Cluster: "demo https://apiserver.example.com:6443",
 			},
 		},
 		"MasterOverKubeconfig": {
 			reason: "the address is overridden, the identity is not",
 			flags:  []string{"--kubeconfig=" + kubeconfig, "--master=https://other.example.com"}, want: summary{
-				Host: "https://other.example.com", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1, Burst: 30,
+				Host: "https://other.example.com", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1,
+				Burst:   30,
 				Cluster: "demo https://other.example.com",
 			},
 		},
@@ -75,7 +77,8 @@ func TestClientConfig(t *testing.T) {
 			reason: "an address alone is enough", flags: []string{
 				"--master=http://127.0.0.1:8080", "--kube-api-qps=20", "--kube-api-burst=40", "--kube-api-content-type=application/json",
 			},
-			want: summary{Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40, Cluster: "http://127.0.0.1:8080"},
+			want: summary{Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40,
+				Cluster: "http://127.0.0.1:8080"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,14 +105,16 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 			path: testutil.WriteFile(t, "kubeconfig", edited("current-context: demo", "")), want: `"kubectl config use-context" sets it`,
 		},
 		"NoSuchKeyFiles": {
-			path: testutil.WriteFile(t, "kubeconfig", edited("token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere")),
+			path: testutil.WriteFile(t, "kubeconfig",
+				edited("token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere")),
 			want: "/nowhere",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := resolve.ClientConfig(&options.Connection{Kubeconfig: tc.path})
 			testutil.Require(t, err != nil, "the file is accepted")
-			if prefix := `--kubeconfig "` + tc.path + `": `; !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), tc.want) {
+			if prefix := `--kubeconfig "` + tc.path + `": `; !strings.HasPrefix(err.Error(), prefix) ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %q, want it to begin with %q and to contain %q", err, prefix, tc.want)
 			}
 		})

@@ -54,7 +54,8 @@ func TestKeyIDWithAHyphen(t *testing.T) {
 		"First": {"flags may follow", "revoke KEY-ID...", []string{"revoke", hyphen, other, "--yes"}, other + " " + hyphen + " yes=true"},
 		"Last":  {"flags may come before", "revoke KEY-ID...", []string{"revoke", "--yes", hyphen}, hyphen + " yes=true"},
 		"Two": {
-			"it begins with what begins a flag", "revoke KEY-ID...", []string{"revoke", "-" + hyphen[:42]}, "-" + hyphen[:42] + " yes=false",
+			"it begins with what begins a flag", "revoke KEY-ID...", []string{"revoke", "-" + hyphen[:42]}, "-" + hyphen[:42] +
+				" yes=false",
 		},
 		"Separated": {"the user did it", "revoke KEY-ID...", []string{"revoke", "--yes", "--", hyphen}, hyphen + " yes=true"},
 		"Flag": {
@@ -144,7 +145,8 @@ func TestAwait(t *testing.T) {
 			want: "off",
 		},
 		"Never": {
-			reason: "the last error is what helps", check: func(n int) error { return fmt.Errorf("check %d", n) }, took: 600 * time.Millisecond,
+			reason: "the last error is what helps", check: func(n int) error { return fmt.Errorf("check %d", n) },
+			took: 600 * time.Millisecond,
 			want: "it did not come within 600ms: check 3", progress: []string{
 				"0s: check 1", "0s: check 2", "1s: check 3",
 			},
@@ -152,7 +154,8 @@ func TestAwait(t *testing.T) {
 	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			var progress []string
-			a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}
+			a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{},
+				Progress: func(line string) { progress = append(progress, line) }}
 			begun, checks := time.Now(), 0
 			err := a.Until(t.Context(), func(context.Context) error {
 				checks++

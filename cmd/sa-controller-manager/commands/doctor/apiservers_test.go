@@ -77,7 +77,8 @@ func TestAPIServers(t *testing.T) {
 	published := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: hosts.SecretName},
 		Data: map[string][]byte{"schema-version": []byte("1"), "host.cp-1": fmt.Appendf(nil,
-			`{"generation":3,"history":["v"],"keys":{%q:"active",%q:"retired"},"signsWith":%q,"signer":true}`, next.ID(), old.ID(), next.ID())},
+			`{"generation":3,"history":["v"],"keys":{%q:"active",%q:"retired"},"signsWith":%q,"signer":true}`, next.ID(), old.ID(),
+			next.ID())},
 	}
 	mixed := published.DeepCopy() // the ring of another cluster was put on cp-3
 	mixed.Data["host.cp-2"] = mixed.Data["host.cp-1"]
@@ -116,8 +117,9 @@ func TestAPIServers(t *testing.T) {
 			objects: append(ha, mixed), change: with(newAPIServer(t, next, old, next), newAPIServer(t, next, old, next)),
 		},
 		"OwnKey": {
-			reason: "the second one has a key of its own", objects: ha, change: with(newAPIServer(t, old, old), newAPIServer(t, next, old, next)),
-			want: []string{"key-not-accepted: it lacks the key with which the kube-apiserver at https://10.0.0.2:6443 signs"},
+			reason: "the second one has a key of its own", objects: ha,
+			change: with(newAPIServer(t, old, old), newAPIServer(t, next, old, next)),
+			want:   []string{"key-not-accepted: it lacks the key with which the kube-apiserver at https://10.0.0.2:6443 signs"},
 		},
 		"NotReached": {
 			reason:  "only one address is known",
@@ -160,7 +162,8 @@ func leasing(holder string, renewed time.Duration) func(*testing.T, *cluster, *f
 		testutil.Must(t, client.Tracker().Add(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "sa-controller-manager"},
 			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: &holder, LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(time.Now().Add(-renewed))),
+				HolderIdentity: &holder, LeaseDurationSeconds: new(int32(15)),
+				RenewTime: new(metav1.NewMicroTime(time.Now().Add(-renewed))),
 			},
 		}))
 	}
@@ -201,12 +204,14 @@ func TestControlPlane(t *testing.T) {
 			change:  leasing("a", time.Second),
 		},
 		"ServerBesideFiles": {
-			reason: "the upgrade had no patches", objects: []runtime.Object{inVersion("v1.37.2"), ours("static")}, change: leasing("a", time.Second),
-			want: []string{"apiserver-stock: kube-apiserver-cp"},
+			reason: "the upgrade had no patches", objects: []runtime.Object{inVersion("v1.37.2"), ours("static")},
+			change: leasing("a", time.Second),
+			want:   []string{"apiserver-stock: kube-apiserver-cp"},
 		},
 		"LeftToIt": {
 			reason: "one of the two runs it", change: leasing("a", time.Second), objects: []runtime.Object{
-				mirrorPod("kube-controller-manager", "--controllers=legacy-service-account-token-cleaner,serviceaccount,root-ca-cert-publisher"),
+				mirrorPod("kube-controller-manager",
+					"--controllers=legacy-service-account-token-cleaner,serviceaccount,root-ca-cert-publisher"),
 				mirrorPod("sa-controller-manager", "--controllers=serviceaccount-token-controller"),
 			},
 		},

@@ -82,13 +82,15 @@ func TestKeys(t *testing.T) {
 	files := func(ids ...string) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(_ *testing.T, c *cluster, _ *fake.Clientset) {
 			for _, id := range ids {
-				c.Keys = append(c.Keys, signing.Key{PublicKey: signing.PublicKey{ID: id}, Origin: "--service-account-key-file=" + id + ".pem"})
+				c.Keys = append(c.Keys,
+					signing.Key{PublicKey: signing.PublicKey{ID: id}, Origin: "--service-account-key-file=" + id + ".pem"})
 			}
 		}
 	}
 	try(t, "keys", map[string]checkCase{
 		"None": {
-			reason: "nothing to compare", skipped: "no --service-account-private-key-file, --service-account-key-ring or --service-account-key-file",
+			reason:  "nothing to compare",
+			skipped: "no --service-account-private-key-file, --service-account-key-ring or --service-account-key-file",
 		},
 		"Known": {reason: "kube-apiserver may have more", change: files("known")},
 		"Strange": {reason: "tokens are refused", change: files("known", "mine"), want: []string{"key-not-accepted: it lacks the key " +
@@ -140,7 +142,8 @@ func TestNotInstalled(t *testing.T) {
 			change: without(failing("create", "subjectaccessreviews")), wantErr: "permissions could not be checked",
 		},
 		"Unknown": {
-			reason: "what may not be read is not absent", change: without(forbid("get", "leases")), wantErr: "is sa-controller-manager installed? ",
+			reason: "what may not be read is not absent", change: without(forbid("get", "leases")),
+			wantErr: "is sa-controller-manager installed? ",
 		},
 	})
 	away := func(t *testing.T, c *cluster, client *fake.Clientset) {
@@ -151,8 +154,8 @@ func TestNotInstalled(t *testing.T) {
 		c.Dial = func(string) (kubernetes.Interface, error) { return server, nil }
 	}
 	ha := controlPlane([]string{"a", "b"}, "10.0.0.1", "10.0.0.2")
-	const why = "https://10.0.0.1:6443: request a token of service account kube-system/default, to see which key kube-apiserver signs with: " +
-		"the API is down"
+	const why = "https://10.0.0.1:6443: request a token of service account kube-system/default, to see which key kube-apiserver signs " +
+		"with: the API is down"
 	try(t, "apiservers", map[string]checkCase{
 		"Addresses": {reason: "those of a managed one are private", objects: ha, change: without(away),
 			skipped: why + "\n" + strings.ReplaceAll(why, "10.0.0.1", "10.0.0.2")},
@@ -198,7 +201,8 @@ func TestPermissions(t *testing.T) {
 			want: []string{"permissions-missing: patch secrets (token), update leases.coordination.k8s.io/sa-controller-manager in " +
 				"kube-system (leader-election)"}},
 		"Down": {
-			reason: "an error is no finding", change: failing("create", "subjectaccessreviews"), wantErr: "permissions could not be checked",
+			reason: "an error is no finding", change: failing("create", "subjectaccessreviews"),
+			wantErr: "permissions could not be checked",
 		},
 	})
 }
@@ -221,10 +225,12 @@ func registered(entry string, bundle []byte) []runtime.Object {
 func early(name, resource string, again admissionregistrationv1.ReinvocationPolicyType) runtime.Object {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []admissionregistrationv1.MutatingWebhook{{ReinvocationPolicy: &again, Rules: []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
-		}}}},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{ReinvocationPolicy: &again,
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+					Resources: []string{resource}},
+			}}}},
 	}
 }
 
@@ -257,7 +263,8 @@ func policyThat(name, resource, expression string) *admissionregistrationv1.Muta
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{"CREATE"},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+						Resources: []string{resource}},
 				},
 			}}},
 			Mutations: []admissionregistrationv1.Mutation{{
@@ -289,7 +296,8 @@ func TestWebhook(t *testing.T) {
 			reason: "those of the API come later, and policies do not", objects: []runtime.Object{early("00-first", "pods", ""),
 				policyThat("pull", "pods", `Object{spec: Object.spec{imagePullSecrets: [Object.spec.imagePullSecrets{name: "x"}]}}`)},
 			change: admits(nil, true, true, true),
-			want:   []string{"webhook-before-ours: MutatingAdmissionPolicy pull (sets imagePullSecrets, and so the account's own are left out)"},
+			want: []string{"webhook-before-ours: MutatingAdmissionPolicy pull (sets imagePullSecrets, and so the account's own " +
+				"are left out)"},
 		},
 		"EarlyUnbound": {
 			reason: "the plugin is before all of them", objects: []runtime.Object{early("00-first", "*", "")},
@@ -319,14 +327,16 @@ func TestWebhook(t *testing.T) {
 			want: []string{"registration-unreachable: failed calling webhook \"mutate.sa-controller-manager.webhook\": connection refused"},
 		},
 		"RefusedByFiles": {
-			reason: "nothing is registered in the API, so unregister there does not reach them", change: admits(denied, false, false, false),
-			want:   []string{"registration-unreachable: failed calling webhook \"mutate.sa-controller-manager.webhook\": connection refused"},
+			reason: "nothing is registered in the API, so unregister there does not reach them",
+			change: admits(denied, false, false, false),
+			want: []string{"registration-unreachable: failed calling webhook \"mutate.sa-controller-manager.webhook\": connection " +
+				"refused"},
 			remedy: "unregister --static-registration-dir=/etc/kubernetes/",
 		},
 		"Off": {
 			reason: "switched off", objects: off, change: admits(nil, true, true, true),
-			want: []string{"registration-off: the annotation sa-controller-manager/registration=off is on the MutatingWebhookConfiguration " +
-				"00-sa-controller-manager"},
+			want: []string{"registration-off: the annotation sa-controller-manager/registration=off is on the " +
+				"MutatingWebhookConfiguration 00-sa-controller-manager"},
 		},
 		"Half": {
 			reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true),
@@ -342,7 +352,7 @@ func TestWebhook(t *testing.T) {
 		},
 		"FoundAndUnknown": {reason: "a failure does not hide what was found", objects: off,
 			change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota",
-			want: []string{"registration-off: the annotation sa-controller-manager/registration=off is on the MutatingWebhookConfiguration " +
-				"00-sa-controller-manager"}},
+			want: []string{"registration-off: the annotation sa-controller-manager/registration=off is on the " +
+				"MutatingWebhookConfiguration 00-sa-controller-manager"}},
 	})
 }

@@ -71,12 +71,16 @@ func TestSecrets(t *testing.T) {
 		"Orphans": {reason: "no account, or an earlier one of that name",
 			change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
 			want:   []string{"secret-orphan: shop/a, shop/b, shop/c"}},
-		"Stuck": {reason: "it has no token", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"secret-empty: shop/a"}},
+		"Stuck": {
+			reason: "it has no token", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"secret-empty: shop/a"},
+		},
 		"Immutable": {
 			reason: "the API server lets no client fill it", change: adding(secret("a", "default", tokenless, frozen)),
 			want: []string{"secret-immutable: shop/a"},
 		},
-		"Nameless": {reason: "no annotation", change: adding(secret("a", "default", nobody)), want: []string{"secret-without-account: shop/a"}},
+		"Nameless": {
+			reason: "no annotation", change: adding(secret("a", "default", nobody)), want: []string{"secret-without-account: shop/a"},
+		},
 		"RootCA": {
 			reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"secret-root-ca-differs: shop/a"},
 		},
@@ -119,7 +123,8 @@ func TestNamespaces(t *testing.T) {
 	try(t, "namespaces", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
 		"None": {
-			reason: "nothing to look at", change: answering("namespaces", &corev1.NamespaceList{}), skipped: "no namespaces older than 1m0s",
+			reason: "nothing to look at", change: answering("namespaces", &corev1.NamespaceList{}),
+			skipped: "no namespaces older than 1m0s",
 		},
 		"Bare": {reason: "no controller has reached it", change: adding(aged("bare")), want: []string{"no-default-account: bare",
 			"no-root-ca: bare"}},
@@ -131,7 +136,8 @@ func TestNamespaces(t *testing.T) {
 		"Overlap": {reason: "a previous root CA in the overlap fits", change: given(next, former)},
 		"Extra":   {reason: "a CA outside of the overlap", change: given(next), want: []string{"root-ca-differs: kube-system, shop"}},
 		"File": {
-			reason: "the file has another", change: given(certificate(t), former+next), want: []string{"root-ca-differs: kube-system, shop"},
+			reason: "the file has another", change: given(certificate(t), former+next),
+			want: []string{"root-ca-differs: kube-system, shop"},
 		},
 		"Down": {reason: "not asked", change: failing("list", "configmaps"), wantErr: "list ConfigMaps kube-root-ca.crt: the API is down"},
 	})
@@ -200,7 +206,9 @@ func TestReferences(t *testing.T) {
 	}
 	try(t, "references", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
-		"None":    {reason: "nothing to look at", change: answering("serviceaccounts", &corev1.ServiceAccountList{}), skipped: "no accounts"},
+		"None": {
+			reason: "nothing to look at", change: answering("serviceaccounts", &corev1.ServiceAccountList{}), skipped: "no accounts",
+		},
 		"Missing": {
 			reason: "a user may create it later", change: adding(listing("cart", "kubectl", time.Hour, "cart-token-vault", "vault")),
 			want: []string{"unattributed-reference: shop/cart (cart-token-vault vault)"},
@@ -259,7 +267,8 @@ func TestPodPolicy(t *testing.T) {
 			remedy: "kubectl delete mutatingadmissionpolicybindings sa-controller-manager-completion-default",
 		},
 		"AfterAHandback": {
-			reason: "kube-apiserver has its plugin", change: admits(nil, true, true, false), skipped: "kube-apiserver has its ServiceAccount plugin",
+			reason: "kube-apiserver has its plugin", change: admits(nil, true, true, false),
+			skipped: "kube-apiserver has its ServiceAccount plugin",
 		},
 		"Unknown": {
 			reason: "an error is no finding", change: failing("get", "validatingadmissionpolicies"),

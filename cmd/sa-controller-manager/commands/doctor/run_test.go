@@ -115,8 +115,9 @@ func printed(t *testing.T, report *report, output string) string {
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for want, result := range map[string]result{
-		"ok": newResult("a", check.Result{}, nil), "findings": newResult("a", check.Result{Findings: []check.Finding{{}}}, errors.New("down")),
-		"unknown": newResult("a", check.Skip("no Secrets"), errors.New("down")), "skipped": newResult("a", check.Skip("no Secrets"), nil),
+		"ok":       newResult("a", check.Result{}, nil),
+		"findings": newResult("a", check.Result{Findings: []check.Finding{{}}}, errors.New("down")),
+		"unknown":  newResult("a", check.Skip("no Secrets"), errors.New("down")), "skipped": newResult("a", check.Skip("no Secrets"), nil),
 	} {
 		testutil.Check(t, "word", want, result.Word)
 	}
@@ -131,9 +132,12 @@ func TestDoctorCommandLine(t *testing.T) {
 		"Only":    {[]string{"--only=token,x"}, "Error: --only \"x\" must be one of \"token\", "},
 		"Skip":    {[]string{"--skip=x"}, "Error: --skip \"x\" must be one of \"token\", "},
 		"Nothing": {[]string{"--only=token", "--skip=token"}, "Error: --skip \"token\" leaves no check of --only\n"},
-		"Account": {[]string{"--account=default"}, "Error: --account \"default\" must be a namespace and a name, such as kube-system/default\n"},
+		"Account": {
+			[]string{"--account=default"}, "Error: --account \"default\" must be a namespace and a name, such as kube-system/default\n",
+		},
 		"PrivateKey": {
-			[]string{"--service-account-private-key-file=" + bad}, "Error: --service-account-private-key-file: " + bad + ": found no PEM block",
+			[]string{"--service-account-private-key-file=" + bad}, "Error: --service-account-private-key-file: " + bad +
+				": found no PEM block",
 		},
 		"Lease":  {[]string{"--leader-elect-resource-name=A_"}, "Error: --leader-elect-resource-name \"A_\" must be the name of a Lease"},
 		"Nobody": {[]string{"--master=http://127.0.0.1:1"}, "Error: ask kube-apiserver for its version: "},

@@ -92,19 +92,23 @@ func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Act
 		problems = append(problems, line)
 		if finding.Remedy == "" || !strings.Contains(finding.Remedy, tc.remedy) || finding.Check != got.Name ||
 			!strings.Contains(contract(), "| `"+finding.Code+"` |") {
-			t.Errorf("%s: %q has remedy %q and check %q, and code %q, which docs/cli.md may not have", tc.reason, finding.Message, finding.Remedy,
+			t.Errorf("%s: %q has remedy %q and check %q, and code %q, which docs/cli.md may not have", tc.reason, finding.Message,
+				finding.Remedy,
 				finding.Check, finding.Code)
 		}
 		ofHost := hostCommand.ReplaceAllString(finding.Remedy, "")
-		if commands := clusterCommand.FindAllString(ofHost, -1); strings.Count(finding.Remedy, " --kubeconfig=given.conf") != len(commands) {
-			t.Errorf("%s: each of the commands %q of the remedy %q has to name the kubeconfig that was given", tc.reason, commands, finding.Remedy)
+		if commands := clusterCommand.FindAllString(ofHost, -1); strings.Count(finding.Remedy,
+			" --kubeconfig=given.conf") != len(commands) {
+			t.Errorf("%s: each of the commands %q of the remedy %q has to name the kubeconfig that was given", tc.reason, commands,
+				finding.Remedy)
 		}
 	}
 	testutil.Check(t, tc.reason+": problems", tc.want, problems)
 	if skips := got.Word == "skipped"; skips != (tc.skipped != "") || skips && got.Note != tc.skipped {
 		t.Errorf("%s: %s: %q, want skipped: %q", tc.reason, got.Word, got.Note, tc.skipped)
 	}
-	testutil.Expect(t, (got.Error != "") == (tc.wantErr != "") && strings.Contains(got.Error, tc.wantErr), "%s: error %q, want %q", tc.reason,
+	testutil.Expect(t, (got.Error != "") == (tc.wantErr != "") && strings.Contains(got.Error, tc.wantErr), "%s: error %q, want %q",
+		tc.reason,
 		got.Error, tc.wantErr)
 	for _, action := range actions {
 		if list, ok := action.(clienttesting.ListActionImpl); ok && list.Resource.Resource == "secrets" &&
@@ -172,8 +176,9 @@ func trustBundle(manager, content string) *certificatesv1.ClusterTrustBundle {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprintf("kubernetes.io:kube-apiserver-serving:%x", hash[:12]),
 			ManagedFields: []metav1.ManagedFieldsEntry{{
-				Manager: manager, APIVersion: "certificates.k8s.io/v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-				FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:signerName":{},"f:trustBundle":{}}}`),
+				Manager: manager, APIVersion: "certificates.k8s.io/v1", Operation: metav1.ManagedFieldsOperationUpdate,
+				FieldsType: "FieldsV1",
+				FieldsV1:   metav1.NewFieldsV1(`{"f:spec":{"f:signerName":{},"f:trustBundle":{}}}`),
 			}},
 		},
 		Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: rootca.ServingSigner, TrustBundle: content},

@@ -57,7 +57,8 @@ type step struct {
 func goThrough(t *testing.T, client cli.ClientFunc, ring string, steps []step) {
 	t.Helper()
 	for _, step := range steps {
-		if got := keysCommandIn(t, client, ring, step.args...); got.Code != step.code || !strings.Contains(got.Stdout+got.Stderr, step.want) {
+		if got := keysCommandIn(t, client, ring, step.args...); got.Code != step.code ||
+			!strings.Contains(got.Stdout+got.Stderr, step.want) {
 			t.Fatalf("keys %v: code %d, want %d and %q:\n%s%s", step.args, got.Code, step.code, step.want, got.Stdout, got.Stderr)
 		}
 	}
@@ -75,7 +76,8 @@ func TestKeysCommands(t *testing.T) {
 	goThrough(t, noCluster, ring, []step{
 		{[]string{"list"}, 1, "no such file or directory (keys import brings that of another host, keys init makes the first one)"},
 		{
-			[]string{"init", "--from-private-key-file=" + from, "--service-account-key-file=" + testutil.WriteFile(t, "old.pub", testkeys.P384())},
+			[]string{"init", "--from-private-key-file=" + from, "--service-account-key-file=" +
+				testutil.WriteFile(t, "old.pub", testkeys.P384())},
 			0, "RS256       next      file",
 		},
 		{[]string{"init", "--from-private-key-file=" + from}, 1, "is there already"},
@@ -122,7 +124,9 @@ func TestKeysDryRun(t *testing.T) {
 		"Next":   {path, []string{"next", "--algorithm=P-384"}, "ES384       next"},
 		"Rotate": {path, []string{"rotate", "--kubeconfig=k", "--wait"}, "Dry run:    nothing is changed"},
 		"Prune":  {path, []string{"prune", "--kubeconfig=k", "--longest-token-lifetime=48h"}, "nothing was changed\n"},
-		"None":   {path, []string{"prune", "--kubeconfig=k", "--longest-token-lifetime=48h"}, "Nothing to prune: the ring has no retired key."},
+		"None": {
+			path, []string{"prune", "--kubeconfig=k", "--longest-token-lifetime=48h"}, "Nothing to prune: the ring has no retired key.",
+		},
 		"Revoke": {path, []string{"revoke", "--yes", state.Active().ID}, "generation 2 after a dry run: nothing was changed\n"},
 	} {
 		got := keysCommandIn(t, client, tc.ring, append(tc.args, "--dry-run")...)
@@ -155,7 +159,8 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		},
 		"LostKey": {
 			[]string{
-				"init", "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys"), "--algorithm=P-256", "--service-account-key-file=" + weak,
+				"init", "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys"), "--algorithm=P-256",
+				"--service-account-key-file=" + weak,
 			},
 			"Error: --service-account-key-file: " + weak + ": found an RSA key of 1024 bits; accepted is ",
 		},
@@ -168,7 +173,8 @@ func TestKeysCommandsRefuse(t *testing.T) {
 			"Error: --longest-token-lifetime 0s must be greater than 0",
 		},
 		"NextKey": {
-			[]string{"rotate", "--service-account-key-ring=x", "--kubeconfig=k", "--next-key=hsm"}, `Error: --next-key "hsm" must be kep740:NAME`,
+			[]string{"rotate", "--service-account-key-ring=x", "--kubeconfig=k", "--next-key=hsm"},
+			`Error: --next-key "hsm" must be kep740:NAME`,
 		},
 		"NoKeyID":         {[]string{"revoke", "--service-account-key-ring=x"}, "Error: want the KEY-ID of each key to revoke"},
 		"ExportWhere":     {[]string{"export", "--service-account-key-ring=x"}, `Error: --kubeadm "" must be given`},
@@ -213,7 +219,7 @@ func TestKeysForget(t *testing.T) {
 // what kube-apiserver says, because it cannot be asked.
 func TestKeysRevoke(t *testing.T) {
 	t.Parallel()
-	const question = "every token signed with [\"" + rsaID + "\"] will be refused, those in Secrets until they are filled again"
+	const question = "every token signed with " + rsaID + " will be refused, those in Secrets until they are filled again"
 	const revoked = "revoked, but: it is not known"
 	cases := map[string]struct {
 		reason  string
@@ -222,7 +228,9 @@ func TestKeysRevoke(t *testing.T) {
 		want    string // in what is printed
 		revoked bool
 	}{
-		"Script":        {want: "Error: nothing was changed: " + question + "; standard input is no terminal: give --yes to revoke the key\n"},
+		"Script": {
+			want: "Error: nothing was changed: " + question + "; standard input is no terminal: give --yes to revoke the key\n",
+		},
 		"ScriptYes":     {args: []string{"--yes"}, want: revoked, revoked: true},
 		"TerminalYes":   {typed: "y\n", want: question + ". Revoke it? [y/N] ", revoked: true},
 		"TerminalWord":  {typed: "Yes\n", want: revoked, revoked: true},
@@ -241,7 +249,8 @@ func TestKeysRevoke(t *testing.T) {
 				cmd.SetIn(terminal(t, tc.typed))
 			}
 			got := clitest.Run(t, cmd, append([]string{"revoke", rsaID, "--service-account-key-ring=" + ring}, tc.args...)...)
-			testutil.Expect(t, got.Code == 1 && strings.Contains(got.Stdout+got.Stderr, tc.want), "%s: code %d, want 1 and %q:\n%s%s", tc.reason,
+			testutil.Expect(t, got.Code == 1 && strings.Contains(got.Stdout+got.Stderr, tc.want), "%s: code %d, want 1 and %q:\n%s%s",
+				tc.reason,
 				got.Code, tc.want, got.Stdout, got.Stderr)
 			if left := keysCommand(t, ring, "list"); strings.Contains(left.Stdout, "\n"+rsaID) == tc.revoked {
 				t.Errorf("%s: revoked: %t, want %t:\n%s", tc.reason, !tc.revoked, tc.revoked, left.Stdout)
@@ -297,7 +306,8 @@ func TestExportKubeadm(t *testing.T) {
 		}
 		got := keysCommand(t, spoiled.Path(), "export", "--kubeadm="+dir)
 		after := read("sa.pub")
-		testutil.Expect(t, got.Code == 1 && strings.Contains(got.Stderr, "nothing was written") && bytes.Equal(after, pub), "%s: %+v", why, got)
+		testutil.Expect(t, got.Code == 1 && strings.Contains(got.Stderr, "nothing was written") && bytes.Equal(after, pub), "%s: %+v", why,
+			got)
 	}
 	refuses("restored", func(state ring.State) ring.State {
 		return testutil.Get(ring.Rotate(state, nil, time.Now()))(t)

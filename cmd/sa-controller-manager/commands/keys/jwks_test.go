@@ -28,7 +28,8 @@ func TestJWKS(t *testing.T) {
 		"idle context": {[]string{"--context=typo"}, 1, "", "Error: --context \"typo\" must be left out: this call asks no cluster\n"},
 		"idle format":  {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
 		"same": {
-			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P384(), testkeys.P256()))}, 0, "KEY-ID...", "",
+			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P384(), testkeys.P256()))}, 0,
+			"KEY-ID...", "",
 		},
 		"drift": {
 			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2,
@@ -49,7 +50,8 @@ func TestJWKS(t *testing.T) {
 		})
 	}
 	if got := clitest.Run(t, NewJWKSCommand(cli.Connect)); got.Code != 1 ||
-		got.Stderr != "Error: want keys: give --service-account-key-ring, --service-account-private-key-file or --service-account-key-file\n" {
+		got.Stderr != "Error: want keys: give --service-account-key-ring, --service-account-private-key-file or "+
+			"--service-account-key-file\n" {
 		t.Errorf("without keys: %+v", got)
 	}
 }

@@ -189,7 +189,8 @@ func (w *world) checkPrinted(r *Report) {
 	w.t.Helper()
 	for format, words := range map[string][]string{
 		"table": {
-			"KEY-ID", rsaID, "retired", p256ID, "active", "If leaked:  sa-controller-manager keys revoke --service-account-key-ring=", "1. ",
+			"KEY-ID", rsaID, "retired", p256ID, "active", "If leaked:  sa-controller-manager keys revoke --service-account-key-ring=",
+			"1. ",
 		},
 		"json": {`"accepted": "yes"`, `"secrets": 2`},
 		"yaml": {"accepted: ", "generation: "},

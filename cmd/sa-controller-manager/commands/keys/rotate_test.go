@@ -46,10 +46,12 @@ func TestRotateByATimer(t *testing.T) {
 			client := func(*options.Connection) (kubernetes.Interface, error) { return kube, nil }
 			got := keysCommandIn(t, client, path, append([]string{"rotate", "--service-account-issuer=https://issuer.example"},
 				tc.args...)...)
-			testutil.Expect(t, got.Code == tc.code && strings.Contains(got.Stderr, tc.want), "%s: code %d, want %d, %q:\n%s", tc.reason, got.Code,
+			testutil.Expect(t, got.Code == tc.code && strings.Contains(got.Stderr, tc.want), "%s: code %d, want %d, %q:\n%s", tc.reason,
+				got.Code,
 				tc.code, tc.want, got.Stderr)
 			after := testutil.Get(ringfile.At(path).Read())(t)
-			testutil.Expect(t, after.Generation == before.Generation, "the ring has been changed from generation %d to %d", before.Generation,
+			testutil.Expect(t, after.Generation == before.Generation, "the ring has been changed from generation %d to %d",
+				before.Generation,
 				after.Generation)
 		})
 	}

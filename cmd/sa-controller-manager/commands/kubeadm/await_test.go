@@ -93,11 +93,13 @@ func TestManagerReady(t *testing.T) {
 			reason: "the kubelet asks for all checks", status: 200, pod: mirror(manager, "n", false), query: exclude,
 		},
 		"Previous": {
-			status: 200, pod: mirror(manager, "n", true), previous: true, want: "still runs Pod sa-controller-manager-n of the previous manifest",
+			status: 200, pod: mirror(manager, "n", true), previous: true,
+			want: "still runs Pod sa-controller-manager-n of the previous manifest",
 		},
 		"NothingListens": {want: "connection refused"},
 		"Waits": {
-			reason: "the kubelet says more", pod: waits, want: "refused: RunContainerError: exec: no such file or directory (exit code 128)",
+			reason: "the kubelet says more", pod: waits,
+			want: "refused: RunContainerError: exec: no such file or directory (exit code 128)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

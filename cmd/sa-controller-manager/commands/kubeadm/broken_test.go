@@ -113,7 +113,8 @@ func TestBrokenManifest(t *testing.T) {
 				p.write(t, apiServerFile, []byte(data)[:tc.left])
 			}
 			p.refuses(t, name+" "+way, run, tc.want)
-			wantError(t, name+" "+way, run(t.Context(), p.config), p.config.backup(component.APIServer)+" has it from before the last takeover")
+			wantError(t, name+" "+way, run(t.Context(), p.config),
+				p.config.backup(component.APIServer)+" has it from before the last takeover")
 		}
 	}
 	p := newControlPlane(t, "v1.37")
@@ -164,7 +165,8 @@ func TestDisk(t *testing.T) {
 	s := step{name: "kube-apiserver", advice: "Look at the log of kube-apiserver"}
 	s.writes = []nodefile.Write{{Path: p.dir + "/full/x", After: []byte("x")}}
 	err := p.config.run(t.Context(), []step{s})
-	testutil.Expect(t, err != nil && !strings.Contains(err.Error(), "Look at the log") && strings.Contains(err.Error(), p.dir+"/full"), "%v",
+	testutil.Expect(t, err != nil && !strings.Contains(err.Error(), "Look at the log") && strings.Contains(err.Error(), p.dir+"/full"),
+		"%v",
 		err)
 	for file := range p.files(t) {
 		testutil.Expect(t, !strings.HasPrefix(filepath.Base(file), "."), "%s is left", file)

@@ -104,10 +104,13 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			want:  "the keys in use are unknown: our --service-account-key-ring: ROOT/etc/kubernetes/pki/sa-keys/ring.json: ",
 		},
 		"NoKeysAndOurManifestIsGone": {
-			reason: "what kube-apiserver gets back must be there, whichever key signs", stale: true, files: changes{ownFile: nil, "pki/sa.pub": nil},
-			want: "kube-apiserver would not start: it gets back --service-account-key-file: open ROOT/etc/kubernetes/pki/sa.pub: ",
+			reason: "what kube-apiserver gets back must be there, whichever key signs", stale: true,
+			files: changes{ownFile: nil, "pki/sa.pub": nil},
+			want:  "kube-apiserver would not start: it gets back --service-account-key-file: open ROOT/etc/kubernetes/pki/sa.pub: ",
 		},
-		"OurManifestIsGoneButItsCopy": {stale: true, files: changes{ownFile: nil}, copied: true, want: verifying + " does not hold key " + ecdsa},
+		"OurManifestIsGoneButItsCopy": {
+			stale: true, files: changes{ownFile: nil}, copied: true, want: verifying + " does not hold key " + ecdsa,
+		},
 		"OneKeyFile": {
 			reason: "a rotation without a key ring", stale: true, own: component.Assign(component.KeyFlag, "/etc/kubernetes/pki/ours.key"),
 			want: missing,
@@ -158,7 +161,8 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 				p.refuses(t, tc.reason, Handback, p.located(tc.want)) // a dry run
 				testutil.Expect(t, tc.want == "" || p.out.Len() <= 0, "printed: %s", &p.out)
 				for _, want := range tc.prints {
-					testutil.Expect(t, strings.Contains(p.out.String(), p.located(want)), "it does not print %q:\n%s", p.located(want), &p.out)
+					testutil.Expect(t, strings.Contains(p.out.String(), p.located(want)), "it does not print %q:\n%s", p.located(want),
+						&p.out)
 				}
 			})
 		}
@@ -200,8 +204,8 @@ func TestHandbackOfARemoteKey(t *testing.T) {
 		want string
 	}{
 		"NoPrivateHalf": {
-			want: "signs now, and kep740:hsm has its private half, which kube-apiserver needs in a file; rotate to a key in a file first, " +
-				"or if that process is lost, \"keys export --kubeadm --new-key\" writes one",
+			want: "signs now, and kep740:hsm has its private half, which kube-apiserver needs in a file; rotate to a key in a file " +
+				"first, or if that process is lost, \"keys export --kubeadm --new-key\" writes one",
 		},
 		"ForeignID": {
 			id: foreign, want: "key hsm/1 has an ID that kep740:hsm has chosen, and kube-apiserver with key files refuses all its tokens",

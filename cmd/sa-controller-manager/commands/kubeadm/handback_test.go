@@ -99,6 +99,7 @@ func TestHandbackDryRun(t *testing.T) {
 	p.writeSteps(t, takeover, all)
 	before := p.files(t)
 	got := clitest.Run(t, NewCommand(), append([]string{"handback", "--dry-run", "--skip-key-check"}, p.nodeFlags(t)...)...)
-	testutil.Expect(t, got.Code == 0 && strings.Contains(got.Stdout, "\nNot checked, because kube-apiserver did not answer (Get "), "%+v", got)
+	testutil.Expect(t, got.Code == 0 && strings.Contains(got.Stdout, "\nNot checked, because kube-apiserver did not answer (Get "), "%+v",
+		got)
 	testutil.Check(t, "files", before, p.files(t))
 }

@@ -75,7 +75,8 @@ func TestKilled(t *testing.T) {
 				testutil.Check(t, fmt.Sprintf("%s, killed after %d writes: %s", name, k, file), want[file], got[file])
 			}
 			for file := range got {
-				if strings.HasPrefix(file, "sa-controller-manager-patches/") || file == ownFile || file == "sa-controller-manager-backup/record.json" {
+				if strings.HasPrefix(file, "sa-controller-manager-patches/") || file == ownFile ||
+					file == "sa-controller-manager-backup/record.json" {
 					t.Errorf("%s, killed after %d writes: %s is left", name, k, file)
 				}
 			}
@@ -101,7 +102,8 @@ func TestRestartTenTimes(t *testing.T) {
 					s, err := c.planRestart(o, one, value)
 					return []step{s}, err
 				}, all)
-				testutil.Expect(t, strings.Contains(p.files(t)["manifests/"+one+".yaml"], "\n    "+component.RestartAnnotation+": \""+value+"\"\n"),
+				testutil.Expect(t, strings.Contains(p.files(t)["manifests/"+one+".yaml"],
+					"\n    "+component.RestartAnnotation+": \""+value+"\"\n"),
 					"%s: no annotation in\n%s", name, p.files(t)["manifests/"+one+".yaml"])
 			}
 			if steps == all { // one more takeover restarts nothing

@@ -67,8 +67,8 @@ func (p *controlPlane) nodeFlags(t *testing.T) []string {
 func TestTakeoverCommand(t *testing.T) {
 	t.Parallel()
 	const (
-		extra = "Error: our process would not start with --extra-arg, given or kept (--reset drops what is kept), and what is carried over " +
-			"from kube-controller-manager: "
+		extra = "Error: our process would not start with --extra-arg, given or kept (--reset drops what is kept), and what is carried " +
+			"over from kube-controller-manager: "
 		carried = extra
 		magic   = "--service-account-magic=1"
 		inImage = "--root-ca-file=/in/the/image.crt"
@@ -94,7 +94,8 @@ func TestTakeoverCommand(t *testing.T) {
 		"Mistyped": {args: []string{"--extra-arg=--bind-addr=0.0.0.0"}, want: extra + "unknown flag: --bind-addr\n"},
 		"TwoKeys": {
 			reason: "our manifest has the file", args: []string{"--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/k"},
-			want: extra + "--service-account-key-ring \"/etc/kubernetes/pki/k\" must not be given together with --service-account-private-key-file",
+			want: extra + "--service-account-key-ring \"/etc/kubernetes/pki/k\" must not be given together with " +
+				"--service-account-private-key-file",
 		},
 		"NoPort": {args: []string{"--extra-arg=--secure-port=0"}, want: extra + "--secure-port=0 leaves the kubelet no port to probe\n"},
 
@@ -104,7 +105,8 @@ func TestTakeoverCommand(t *testing.T) {
 		"Auto": {args: []string{"--token-secrets=auto"}, grants: true},
 		"Nowhere": {
 			args: []string{"--extra-arg=--controllers=*,-root-ca-cert-publisher"},
-			want: "Error: root-ca-certificate-publisher-controller runs in kube-controller-manager and would run nowhere after the takeover: ",
+			want: "Error: root-ca-certificate-publisher-controller runs in kube-controller-manager and would run nowhere after the " +
+				"takeover: ",
 		},
 		"CarriedOver": {
 			kcm: []string{"--service-account-private-key-file=/etc/kubernetes/pki/ours.key", "--controllers=-serviceaccount"},
@@ -121,17 +123,21 @@ func TestTakeoverCommand(t *testing.T) {
 		}},
 		"OnlyWhat": {args: []string{"--only=webhook"}, want: "Error: --only \"webhook\" must be one of \"\", \"signer\"\n"},
 		"OnlyWithoutRing": {
-			args: []string{"--only=signer"}, want: "Error: our --service-account-key-ring: there is no key ring: read ROOT" + manifests.KeyRing,
+			args: []string{"--only=signer"}, want: "Error: our --service-account-key-ring: there is no key ring: read ROOT" +
+				manifests.KeyRing,
 		},
 		"OnlyWithFlagOfTheManager": {
-			args: []string{"--only=signer", ring, "--extra-arg=--webhook-port=0"}, want: "Error: --extra-arg \"--webhook-port=0\" is not for signer",
+			args: []string{"--only=signer", ring, "--extra-arg=--webhook-port=0"},
+			want: "Error: --extra-arg \"--webhook-port=0\" is not for signer",
 		},
 		"OnlyWithTokenSecrets": {
-			args: []string{"--only=signer", ring, "--token-secrets=auto"}, want: "Error: --token-secrets \"auto\" must be left out with --only: ",
+			args: []string{"--only=signer", ring, "--token-secrets=auto"},
+			want: "Error: --token-secrets \"auto\" must be left out with --only: ",
 		},
 		"OnlyWithOtherSteps": {
-			reason: "kube-controller-manager keeps all that it does", args: []string{"--only=signer", ring, "--steps=kube-controller-manager"},
-			want: "Error: --steps \"kube-controller-manager\" must be of manager, kube-apiserver\n",
+			reason: "kube-controller-manager keeps all that it does",
+			args:   []string{"--only=signer", ring, "--steps=kube-controller-manager"},
+			want:   "Error: --steps \"kube-controller-manager\" must be of manager, kube-apiserver\n",
 		},
 		"Binary": {reason: "another version may have the flag", args: []string{"--binary=/opt/new", "--extra-arg=--new-flag=1"}},
 		"Files": {
@@ -141,7 +147,8 @@ func TestTakeoverCommand(t *testing.T) {
 
 		"Unknown": {
 			reason: "of a newer Kubernetes", kcm: []string{magic}, stdout: []string{
-				"Not taken over: --service-account-magic=1 of kube-controller-manager: this version knows neither the flag nor what it changes.",
+				"Not taken over: --service-account-magic=1 of kube-controller-manager: this version knows neither the flag nor what " +
+					"it changes.",
 			},
 		},
 		"NoSocket": {
@@ -186,7 +193,8 @@ func TestTakeoverCommand(t *testing.T) {
 			testutil.Expect(t, (got.Code == 0) == (want == "") && strings.HasPrefix(got.Stderr, want) && (want != "" || got.Stderr == ""),
 				"%s: %+v, want %q", tc.reason, got, want)
 			const usage = "See 'sa-controller-manager kubeadm takeover --help' for usage.\n"
-			testutil.Expect(t, !strings.Contains(want, "--extra-arg") || strings.HasSuffix(got.Stderr, usage), "it names no usage: %q", got.Stderr)
+			testutil.Expect(t, !strings.Contains(want, "--extra-arg") || strings.HasSuffix(got.Stderr, usage), "it names no usage: %q",
+				got.Stderr)
 			words := regexp.MustCompile(" +").ReplaceAllString(got.Stdout, " ")
 			for _, part := range append(tc.stdout, map[bool]string{true: "\n1. manager: "}[want == ""]) {
 				testutil.Expect(t, strings.Contains(words, part), "stdout has no %q:\n%s", part, words)
@@ -195,7 +203,8 @@ func TestTakeoverCommand(t *testing.T) {
 			grants := strings.Contains(got.Stdout, "- --create-secrets\n")
 			testutil.Expect(t, grants == tc.grants, "%s: our Pod grants itself to create Secrets: %t", tc.reason, grants)
 			var mounts []string
-			for _, found := range regexp.MustCompile(`(?m)^\+    - mountPath: (.*)\n\+      name: files-`).FindAllStringSubmatch(got.Stdout, -1) {
+			for _, found := range regexp.MustCompile(`(?m)^\+    - mountPath: (.*)\n\+      name: files-`).FindAllStringSubmatch(got.Stdout,
+				-1) {
 				mounts = append(mounts, found[1])
 			}
 			slices.Sort(mounts)

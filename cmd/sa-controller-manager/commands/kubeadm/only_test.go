@@ -36,7 +36,8 @@ func TestOnlySigner(t *testing.T) {
 			after := p.files(t)
 			testutil.Check(t, "kube-controller-manager", before[kcmFile], after[kcmFile])
 			files := slices.DeleteFunc(command, func(flag string) bool {
-				return strings.HasPrefix(flag, "--service-account-key-file=") || strings.HasPrefix(flag, "--service-account-signing-key-file=")
+				return strings.HasPrefix(flag, "--service-account-key-file=") ||
+					strings.HasPrefix(flag, "--service-account-signing-key-file=")
 			})
 			testutil.Check(t, "kube-apiserver", append(files, "--"+endpointFlag+"="+manifests.SignerSocket), p.command(t))
 			own := staticpod.CommandIn([]byte(after[ownFile]))
@@ -69,7 +70,8 @@ func TestSignerAndEverything(t *testing.T) {
 			p.writeSteps(t, takeover, all)
 			p.config.OnlySigner, p.config.ExternalSigner, p.config.KeepPlugin, p.config.Steps = false, false, false, nil
 			p.refuses(t, "it would sign with a key file", Takeover, "and the rewrite would drop it; to keep it add")
-			p.config.Pod.extraArgs = append(p.config.Pod.extraArgs, "--"+component.KeyFlag+"=", "--"+component.KeyRingFlag+"="+manifests.KeyRing)
+			p.config.Pod.extraArgs = append(p.config.Pod.extraArgs, "--"+component.KeyFlag+"=",
+				"--"+component.KeyRingFlag+"="+manifests.KeyRing)
 			p.writeSteps(t, takeover, all)
 			status := testutil.Get(p.config.status())(t)
 			testutil.Check(t, "status", takenOver, status.State)

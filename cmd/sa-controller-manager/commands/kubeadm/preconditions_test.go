@@ -44,7 +44,8 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 		"NoKey": {reason: "one of two flags that keep it", now: after, rewrite: []string{file, noFile}, refused: true},
 		"Kept":  {now: after, rewrite: after},
 		"Moved": {
-			reason: "the flags name another one", now: after, rewrite: []string{file, noFile, "--service-account-key-ring=/etc/kubernetes/pki/keys"},
+			reason: "the flags name another one", now: after,
+			rewrite: []string{file, noFile, "--service-account-key-ring=/etc/kubernetes/pki/keys"},
 		},
 		"GivenUp":    {reason: "the empty flag says so", now: after, rewrite: []string{file, noRing}},
 		"LeftAsItIs": {now: after, rewrite: []string{file}, leave: true},

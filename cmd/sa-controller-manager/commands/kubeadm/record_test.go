@@ -43,7 +43,8 @@ func (p *controlPlane) recorded(t *testing.T, args ...string) []string {
 func TestTakeoverAgain(t *testing.T) {
 	t.Parallel()
 	const template, client = "--extra-arg=--account-template=/srv/a.yaml", "--extra-arg=--webhook-client-ca-file=/srv/ca.crt"
-	const ring, noFile = "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/ring", "--extra-arg=--service-account-private-key-file="
+	const ring, noFile = "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/ring",
+		"--extra-arg=--service-account-private-key-file="
 	image := func(tag string) string { return "--image=registry.example.com/sa-controller-manager:" + tag }
 	for name, tc := range map[string]struct {
 		reason        string
@@ -82,7 +83,8 @@ func TestTakeoverAgain(t *testing.T) {
 		"ResetSigner": {
 			reason: "kube-apiserver has not been changed yet", first: []string{"--external-signer"}, second: []string{"--reset"},
 			loses: "--external-signer-socket=/run/sa-controller-manager/signer.sock " +
-				"--service-account-issuer=https://kubernetes.default.svc.cluster.local --service-account-key-file=/etc/kubernetes/pki/sa.pub",
+				"--service-account-issuer=https://kubernetes.default.svc.cluster.local " +
+				"--service-account-key-file=/etc/kubernetes/pki/sa.pub",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -48,7 +48,8 @@ func TestAdmissionConfig(t *testing.T) {
 		refused      string
 	}{
 		"RelativePath": {
-			reason: "relative to the file that it is in", source: "- name: EventRateLimit\n  path: limits.yaml\n", want: limits + ours + second,
+			reason: "relative to the file that it is in", source: "- name: EventRateLimit\n  path: limits.yaml\n", want: limits + ours +
+				second,
 		},
 		"Inline": {
 			reason: "another plugin's configuration stays", source: "- name: X\n  configuration: {a: 1, b: [true]}\n",
@@ -58,7 +59,8 @@ func TestAdmissionConfig(t *testing.T) {
 			reason: "it is kept", source: mutating + "    kubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n", want: theirs + second,
 		},
 		"OwnFile": {
-			reason: "a file has no other place for ours", source: "- name: MutatingAdmissionWebhook\n  path: own.yaml\n", want: theirs + second,
+			reason: "a file has no other place for ours", source: "- name: MutatingAdmissionWebhook\n  path: own.yaml\n", want: theirs +
+				second,
 		},
 		"HasOne": {
 			reason: "there is one directory", source: mutating + "    staticManifestsDir: /etc/theirs\n",
@@ -105,7 +107,8 @@ func pluginsOf(t *testing.T, data []byte) {
 		switch plugin.Name {
 		case "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook":
 			_, err := webhookconfig.LoadConfig(bytes.NewReader(plugin.Configuration.Raw))
-			testutil.Expect(t, err == nil || strings.Contains(err.Error(), "unable to read: stat /etc/kubernetes/sa-controller-manager/static/"),
+			testutil.Expect(t, err == nil ||
+				strings.Contains(err.Error(), "unable to read: stat /etc/kubernetes/sa-controller-manager/static/"),
 				"%s: %v", plugin.Name, err)
 		}
 	}
@@ -142,8 +145,10 @@ func TestChooseFiles(t *testing.T) {
 	}{
 		"v1.37":       {want: true},
 		"v1.37, none": {keep: true, note: "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook"},
-		"v1.36":       {image: "v1.36.3", note: "kube-apiserver keeps its ServiceAccount plugin: it reads no webhook from files (v1.37 does)."},
-		"again":       {own: own(registration.Static), want: true},
+		"v1.36": {
+			image: "v1.36.3", note: "kube-apiserver keeps its ServiceAccount plugin: it reads no webhook from files (v1.37 does).",
+		},
+		"again": {own: own(registration.Static), want: true},
 		"again, none": {
 			own: own(registration.None),
 			note: "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again, " +

@@ -38,7 +38,8 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 			reason: "of an earlier rotation by hand", files: func(t *testing.T, p *rotated) {
 				exported(t, p)
 				p.write(t, "pki/old-sa.pub", public(t, testkeys.RSA2048()))
-			}, want: "ROOT/etc/kubernetes/pki/old-sa.pub holds key " + rsa + ", which was revoked: kube-apiserver would accept its tokens again",
+			}, want: "ROOT/etc/kubernetes/pki/old-sa.pub holds key " + rsa +
+				", which was revoked: kube-apiserver would accept its tokens again",
 		},
 		"Appended": {
 			reason: "the operator has added the new key in place of replacing the file", files: func(t *testing.T, p *rotated) {
@@ -58,7 +59,8 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 		"NewKey": {
 			reason: "as keys export --new-key writes it", remote: true, files: func(t *testing.T, p *rotated) {
 				p.write(t, "pki/sa.key", testkeys.P256Other())
-				p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256Other()), public(t, testkeys.P256()), public(t, testkeys.P384())))
+				p.write(t, "pki/sa.pub",
+					slices.Concat(public(t, testkeys.P256Other()), public(t, testkeys.P256()), public(t, testkeys.P384())))
 			},
 		},
 		"NewKeyIsNotVerified": {

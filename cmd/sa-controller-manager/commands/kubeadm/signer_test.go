@@ -57,7 +57,8 @@ func TestSignerFlags(t *testing.T) {
 			if tc.key != nil {
 				p.write(t, "pki/1.pub", tc.key)
 			}
-			m := testutil.Get(staticpod.Parse(staticpodtest.Manifest(append([]string{component.APIServer}, tc.flags...)), component.APIServer))(t)
+			m := testutil.Get(staticpod.Parse(staticpodtest.Manifest(append([]string{component.APIServer}, tc.flags...)),
+				component.APIServer))(t)
 			got, files, err := p.config.signerFlags(m, tc.previous)
 			wantError(t, tc.reason, err, p.located(tc.refused))
 			if err != nil {

@@ -33,14 +33,16 @@ func TestStatus(t *testing.T) {
 		"Stock":     {want: notTakenOver},
 		"FirstStep": {steps: 1, want: partly},
 		"Signer": {
-			steps: all, signer: true, want: takenOver, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
+			steps: all, signer: true, want: takenOver, kcm: statusComponent{"", true, true, true},
+			api: statusComponent{"", true, true, true},
 		},
 		"OnlySigner": {steps: all, only: true, want: takenOver, api: statusComponent{"", true, true, true}},
 		"Damaged": {
 			steps: all, damaged: true, want: partly, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
 		},
 		"Upgraded": {
-			steps: all, upgraded: true, want: partly, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", false, true, true},
+			steps: all, upgraded: true, want: partly, kcm: statusComponent{"", true, true, true},
+			api: statusComponent{"", false, true, true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +110,8 @@ func TestConfirmation(t *testing.T) {
 				return false
 			}
 			err := tc.way(t.Context(), p.config)
-			testutil.Expect(t, asked == tc.asks && (!tc.asks || err != nil && err.Error() == "nothing was changed"), "asked: %v, %v", asked, err)
+			testutil.Expect(t, asked == tc.asks && (!tc.asks || err != nil && err.Error() == "nothing was changed"), "asked: %v, %v", asked,
+				err)
 			testutil.Check(t, "files", before, p.files(t))
 		})
 	}

@@ -337,7 +337,8 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 		p.writeSteps(t, takeover, n)
 		want := tc.mode() == registration.Static && n == all
 		off := slices.Contains(p.command(t), pluginOff)
-		testutil.Expect(t, off == want, "kubeadm has written its manifest again, and after %d steps the plugin is off: %t, want %t", n, off, want)
+		testutil.Expect(t, off == want, "kubeadm has written its manifest again, and after %d steps the plugin is off: %t, want %t", n, off,
+			want)
 	}
 	taken := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer)))
 	patched := staticpodtest.Spec(t, staticpodtest.PatchedFile(t, written, staticpodtest.Read(t, p.config.patch(component.APIServer))))
@@ -353,7 +354,8 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 // writtenAgain is a manifest of kubeadm with an image that reads files.
 func writtenAgain(t *testing.T, sample string) []byte {
 	t.Helper()
-	return regexp.MustCompile(`kube-apiserver:v1\.36\.\d+`).ReplaceAll(stock(t, sample, component.APIServer), []byte("kube-apiserver:v1.37.2"))
+	return regexp.MustCompile(`kube-apiserver:v1\.36\.\d+`).ReplaceAll(stock(t, sample, component.APIServer),
+		[]byte("kube-apiserver:v1.37.2"))
 }
 
 // upgrade writes a new manifest of a component as kubeadm does, with our patch or without.
@@ -409,7 +411,8 @@ func TestPlan(t *testing.T) {
 				another(t, p)
 				p.config.Rewrite = true
 			},
-			want: []string{"manager: +sa-controller-manager-backup/sa-controller-manager.yaml ~" + ownFile, kcmAway, apiServerAway, apiServerOff},
+			want: []string{"manager: +sa-controller-manager-backup/sa-controller-manager.yaml ~" + ownFile, kcmAway, apiServerAway,
+				apiServerOff},
 		},
 		"UpgradedWithoutPatches": {
 			reason: "the backup is that of the manifest which is replaced", in: all,
@@ -479,7 +482,8 @@ func TestManagerThatDoesNotCome(t *testing.T) {
 	}{
 		"Rewrite": {
 			staticpodtest.Own([]string{theKey}),
-			"; the previous DIR/manifests/sa-controller-manager.yaml is back, and until its process is ready this kube-apiserver refuses Pods",
+			"; the previous DIR/manifests/sa-controller-manager.yaml is back, and until its process is ready this kube-apiserver " +
+				"refuses Pods",
 			"Look at the log of the Pod kube-system/sa-controller-manager-n",
 		},
 		"First":       {nil, "it did not come within 1ms", "Nothing of the control plane has been changed"},
@@ -516,7 +520,8 @@ func TestProofs(t *testing.T) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default", UID: "1"}}
 	published := func(ca []byte) *corev1.ConfigMap {
 		return &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": string(ca)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-root-ca.crt"},
+			Data:       map[string]string{"ca.crt": string(ca)},
 		}
 	}
 	anotherCA, _, err := cert.GenerateSelfSignedCertKey("another", nil, nil)
@@ -549,11 +554,14 @@ func TestProofs(t *testing.T) {
 		},
 		"RootCA": {
 			pod: here, objects: []runtime.Object{account, published(anotherCA)}, accepts: true,
-			dry:     "step 1, manager: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, so that Pods there",
-			waiting: "step 1, manager: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, so that Pods there",
+			dry: "step 1, manager: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, so " +
+				"that Pods there",
+			waiting: "step 1, manager: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, so " +
+				"that Pods there",
 		},
 		"Passes": {
-			pod: here, objects: []runtime.Object{account, published(theRootCA())}, accepts: true, waiting: "step 1, manager: the identity of",
+			pod: here, objects: []runtime.Object{account, published(theRootCA())}, accepts: true,
+			waiting: "step 1, manager: the identity of",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -610,12 +618,14 @@ func TestRefuses(t *testing.T) {
 			want: `it has two volumes called "sa-controller-manager"`,
 		},
 		"OurDirectoryIsMounted": {
-			signer: true, old: "    volumeMounts:\n", new: "    volumeMounts:\n    - mountPath: /run/sa-controller-manager/\n      name: ca-certs\n",
+			signer: true, old: "    volumeMounts:\n",
+			new:  "    volumeMounts:\n    - mountPath: /run/sa-controller-manager/\n      name: ca-certs\n",
 			want: "its volumeMounts sa-controller-manager and ca-certs are both at /run/sa-controller-manager",
 		},
 		"Old": {old: tag, new: ":v1.29.16", want: "v1.29.16 is too old: v1.30 is the oldest"},
 		"OldAndLastStep": {
-			reason: "it changes kube-apiserver too", old: tag, new: ":v1.29.16", steps: []string{StepAPIServer}, want: "v1.29.16 is too old",
+			reason: "it changes kube-apiserver too", old: tag, new: ":v1.29.16", steps: []string{StepAPIServer},
+			want: "v1.29.16 is too old",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -705,7 +715,8 @@ func TestTakenOverAgain(t *testing.T) {
 			p.config.KeepPlugin, p.config.ExternalSigner, p.config.Rewrite = false, false, true
 			p.writeSteps(t, takeover, all)
 			ours := p.files(t)[ownFile]
-			testutil.Expect(t, !strings.Contains(ours, "-serviceaccount-controller"), "%s: our process runs no controllers:\n%s", tc.reason, ours)
+			testutil.Expect(t, !strings.Contains(ours, "-serviceaccount-controller"), "%s: our process runs no controllers:\n%s", tc.reason,
+				ours)
 			p.config.Rewrite = false
 			p.writeSteps(t, handback, all)
 			testutil.Must(t, p.config.unused(t.Context()))

@@ -39,7 +39,10 @@ func TestPrintPermissions(t *testing.T) {
 	report := permissions.Report{User: manifests.User, Answers: []permissions.Answer{
 		{Access: permissions.Access{Verb: "get", Path: "/.well-known/openid-configuration"}, Granted: true},
 		{Access: permissions.Access{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, Err: errors.New("down")},
-		{Access: permissions.Access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"}},
+		{
+			Access: permissions.Access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system",
+				Name: "one"},
+		},
 	}}
 	document := newReport(report, rules, check.WithFlags(report.Findings(rules), ""))
 	cases := map[string]string{ // golden files if empty

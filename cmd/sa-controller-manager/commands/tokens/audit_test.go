@@ -78,7 +78,8 @@ func TestAudit(t *testing.T) {
 	}{
 		"all": {nil, 0, []string{"NAMESPACE", "shop        robot-token", "shop        zeus-token"}, untracked + found},
 		"sorted": {
-			[]string{"--sort-by=findings"}, 0, []string{"NAMESPACE", "shop        zeus-token", "shop        robot-token"}, untracked + found,
+			[]string{"--sort-by=findings"}, 0, []string{"NAMESPACE", "shop        zeus-token", "shop        robot-token"}, untracked +
+				found,
 		},
 		"fails":        {[]string{"--fail-on=unused,cluster-admin"}, 2, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
 		"fails on any": {[]string{"--fail-on=any"}, 2, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
@@ -104,7 +105,8 @@ func TestAudit(t *testing.T) {
 		},
 		"gate with a wrong key": {
 			[]string{"--key-id=typo", "--fail-on=any"}, 1, nil,
-			untracked + "Token Secrets: 2, 0 shown.\nError: --fail-on: cannot be judged: no token Secret has these labels and this key ID\n",
+			untracked + "Token Secrets: 2, 0 shown.\nError: --fail-on: cannot be judged: no token Secret has these labels and this " +
+				"key ID\n",
 		},
 		"gate that nothing measures": {
 			[]string{"--fail-on=unused"}, 1, []string{"NAMESPACE", "shop", "shop"},
@@ -118,7 +120,8 @@ func TestAudit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := clitest.Run(t, NewAuditCommand(auditCluster(t)), append([]string{key}, tc.args...)...)
-			testutil.Expect(t, got.Code == tc.code && got.Stderr == tc.stderr, "code %d and %q, want %d and %q", got.Code, got.Stderr, tc.code,
+			testutil.Expect(t, got.Code == tc.code && got.Stderr == tc.stderr, "code %d and %q, want %d and %q", got.Code, got.Stderr,
+				tc.code,
 				tc.stderr)
 			lines := strings.Split(strings.TrimSuffix(got.Stdout, "\n"), "\n")
 			if len(tc.rows) == 0 {
@@ -156,7 +159,8 @@ func TestAuditCommandLine(t *testing.T) {
 		},
 		"selector": {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
 		"age": {
-			[]string{"--older-than=-1s"}, "Error: invalid argument \"-1s\" for \"--older-than\" flag: not a valid duration string: ",
+			[]string{"--older-than=-1s"},
+			"Error: invalid argument \"-1s\" for \"--older-than\" flag: not a valid duration string: \"-1s\"\n",
 		},
 		"key":    {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
 		"nobody": {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},

@@ -55,7 +55,8 @@ func TestInspectReads(t *testing.T) {
 			strings.Repeat("a", 128<<10+1), []string{key}, nil, "read the token from standard input: it is larger than 131072 bytes",
 		},
 		"other key": {
-			token, []string{"--service-account-key-file=" + testutil.WriteFile(t, "key", testkeys.P384())}, cli.ErrFindings, "none of the 1 keys",
+			token, []string{"--service-account-key-file=" + testutil.WriteFile(t, "key", testkeys.P384())}, cli.ErrFindings,
+			"no key that was given has its key ID",
 		},
 		"no key":        {token, nil, nil, "Verdict:   unknown"},
 		"no key, error": {token, nil, nil, "it is unknown whether the token is valid: there is no key to verify the signature with"},
@@ -70,7 +71,7 @@ func TestInspectReads(t *testing.T) {
 		"machine readable": {token, []string{key, "-o=json"}, nil, `"verdict": "valid"`},
 		"no cluster":       {token, []string{key, "--context=typo"}, nil, `--context "typo" must be left out: this call asks no cluster`},
 		"empty issuer":     {token, []string{"--service-account-issuer="}, nil, `--service-account-issuer "" must be an issuer`},
-		"plain HTTP":       {token, []string{"--jwks=http://example.com"}, nil, "get keys: want an https URL"},
+		"plain HTTP":       {"", []string{"--jwks=http://example.com?secret"}, nil, `--jwks "http://example.com" must be an https URL, a file or "cluster"`},
 		"two files":        {"", []string{"a", "b"}, nil, "takes one file at most, got 2 arguments"},
 		"unreadable CA": {
 			token, []string{"--jwks=https://localhost", "--published-ca-file=" + testutil.WriteFile(t, "ca", nil)}, nil,

@@ -24,10 +24,12 @@ func TestTokensAreNoArguments(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := clitest.Run(t, NewCommand(cli.Connect), args...)
 			if got.Code != 1 || got.Stdout != "" ||
-				!strings.HasPrefix(got.Stderr, "Error: this looks like a token as an argument, where everybody on the machine can read it") {
+				!strings.HasPrefix(got.Stderr,
+					"Error: this looks like a token as an argument, where everybody on the machine can read it") {
 				t.Errorf("%+v", got)
 			}
-			testutil.Expect(t, !strings.Contains(got.Stderr, token[20:40]) && !strings.Contains(got.Stderr, "xxxx"), "the token is repeated: %s",
+			testutil.Expect(t, !strings.Contains(got.Stderr, token[20:40]) && !strings.Contains(got.Stderr, "xxxx"),
+				"the token is repeated: %s",
 				got.Stderr)
 		})
 	}

@@ -108,7 +108,8 @@ func TestRegisterNamesAWrongPolicy(t *testing.T) {
 		client := fake.NewClientset(append(tc.objects, clitest.Configurations(nil, 1)...)...)
 		answers(client, true, true, nil)
 		got := runWith(t, client, "register")
-		if got.Code != 1 || !strings.Contains(got.Stderr, "the webhook is registered again, but") || !strings.Contains(got.Stderr, tc.want) {
+		if got.Code != 1 || !strings.Contains(got.Stderr, "the webhook is registered again, but") ||
+			!strings.Contains(got.Stderr, tc.want) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -161,7 +162,8 @@ func TestUnregisterWhileFilesBind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset(append(clitest.Configurations(nil, 1), clitest.RefusalBinding(admissionregistrationv1.Deny))...)
 				answers(client, tc.answered, tc.answered, tc.err)
-				const way = "sa-controller-manager webhook unregister --static-registration-dir=/etc/kubernetes/sa-controller-manager/static"
+				const way = "sa-controller-manager webhook unregister " +
+					"--static-registration-dir=/etc/kubernetes/sa-controller-manager/static"
 				got := runWith(t, client, "unregister")
 				if got.Code != tc.wantCode || strings.Contains(got.Stderr, way) != (tc.wantCode == 1) ||
 					strings.Contains(got.Stdout, "is off") != (tc.wantCode == 0) {
@@ -189,7 +191,8 @@ func answers(client *fake.Clientset, called, named bool, err error) {
 
 func wantActions(t *testing.T, client kubernetes.Interface, want string) {
 	t.Helper()
-	binding, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
+	binding, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), podpolicy.Name,
+		metav1.GetOptions{})
 	testutil.Must(t, err)
 	testutil.Check(t, "actions of the policy", want, fmt.Sprint(binding.Spec.ValidationActions))
 }
@@ -222,7 +225,8 @@ func TestRegisterWaits(t *testing.T) {
 				client := fake.NewClientset(append(tc.objects, clitest.Refusal(), binding)...)
 				answers(client, tc.called, tc.named, nil)
 				got := runWith(t, client, "register")
-				testutil.Expect(t, (got.Code == 0) == (tc.want == "") && strings.Contains(got.Stderr, tc.want), "%s: %+v, want %q", tc.reason, got,
+				testutil.Expect(t, (got.Code == 0) == (tc.want == "") && strings.Contains(got.Stderr, tc.want), "%s: %+v, want %q",
+					tc.reason, got,
 					tc.want)
 				wantActions(t, client, map[int]string{0: "[Deny Audit]", 1: "[Warn Audit]"}[got.Code])
 			})
@@ -288,8 +292,10 @@ func TestUnlessPluginOff(t *testing.T) {
 		user    string
 		want    string // part of the error, "" for none
 	}{
-		"On":         {objects: clitest.Configurations(nil, 1), plugin: true, user: "system:serviceaccount:ours:manager"},
-		"Off":        {objects: clitest.Configurations(nil, 1), user: "system:serviceaccount:ours:manager", want: "webhook unregister --yes"},
+		"On": {objects: clitest.Configurations(nil, 1), plugin: true, user: "system:serviceaccount:ours:manager"},
+		"Off": {
+			objects: clitest.Configurations(nil, 1), user: "system:serviceaccount:ours:manager", want: "webhook unregister --yes",
+		},
 		"AlreadyOff": {objects: clitest.Configurations(off, 0), user: "system:serviceaccount:ours:manager"},
 		"OtherUser":  {objects: clitest.Configurations(nil, 1), user: "admin", want: "is for the ServiceAccount of the manager"},
 	} {

@@ -43,8 +43,10 @@ func TestFlags(t *testing.T) {
 		"bind-address": "0.0.0.0", "cert-dir": "", "client-ca-file": "", "disable-http2-serving": "false",
 		"http2-max-streams-per-connection": "0", "permit-address-sharing": "false", "permit-port-sharing": "false",
 		"requestheader-allowed-names": "[]", "requestheader-client-ca-file": "", "requestheader-extra-headers-prefix": "[x-remote-extra-]",
-		"requestheader-group-headers": "[x-remote-group]", "requestheader-uid-headers": "[]", "requestheader-username-headers": "[x-remote-user]",
-		"secure-port": "10261", "tls-cert-file": "", "tls-cipher-suites": "[]", "tls-curve-preferences": "[]", "tls-min-version": "",
+		"requestheader-group-headers": "[x-remote-group]", "requestheader-uid-headers": "[]",
+		"requestheader-username-headers": "[x-remote-user]",
+		"secure-port":                    "10261", "tls-cert-file": "", "tls-cipher-suites": "[]", "tls-curve-preferences": "[]",
+		"tls-min-version":      "",
 		"tls-private-key-file": "", "tls-sni-cert-key": "[]",
 	}, defaults)
 	for name := range usages() {

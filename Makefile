@@ -91,7 +91,7 @@ release: ## Write the release into bin/release/: archives, image, manifests, SPD
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
 .PHONY: sign
-sign: ## Sign bin/release/SHA256SUMS with the SSH key of the file KEY, and the chart with the OpenPGP key of CHART_KEYRING.
+sign: ## Sign bin/release/SHA256SUMS with the SSH key of the file KEY, the chart with the OpenPGP key of CHART_KEYRING.
 	@test -n "$(KEY)" || { echo "KEY=FILE says with which SSH key to sign; the file of a public key takes it from ssh-agent" >&2; exit 1; }
 	@cd bin/release && sha256sum --check --quiet SHA256SUMS && rm -f SHA256SUMS.sig
 	@ssh-keygen -Y sign -n file -f "$(KEY)" bin/release/SHA256SUMS

@@ -91,12 +91,12 @@ release: ## Write the release into bin/release/: archives, image, manifests, SPD
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
 .PHONY: sign
-sign: ## Sign bin/release/SHA256SUMS with the SSH key of the file KEY, and the chart with CHART_KEYRING=FILE; see docs/verify.md.
+sign: ## Sign bin/release/SHA256SUMS with the SSH key of the file KEY, the chart with the OpenPGP key of CHART_KEYRING.
 	@test -n "$(KEY)" || { echo "KEY=FILE says with which SSH key to sign; the file of a public key takes it from ssh-agent" >&2; exit 1; }
 	@cd bin/release && sha256sum --check --quiet SHA256SUMS && rm -f SHA256SUMS.sig
 	@ssh-keygen -Y sign -n file -f "$(KEY)" bin/release/SHA256SUMS
-	@test -z "$(CHART_KEYRING)" || go -C test/chart run -buildvcs=false ./cmd/prov \
-		"$(abspath $(CHART_KEYRING))" $(CURDIR)/bin/release/$(product)-*.tgz
+	@test -z "$(CHART_KEYRING)" || go -C test/chart run -buildvcs=false ./cmd/prov "$(abspath $(CHART_KEYRING))" \
+		$(CURDIR)/bin/release/$(product)-*.tgz
 
 .PHONY: tag
 tag: ## Tag the commit as VERSION, if changelog, manifests and chart name it; otherwise say what to do.

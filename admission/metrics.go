@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/series"
 )
 
 // Outcomes of a call. A refusal is the response to a bad object; an error is a
@@ -34,32 +36,20 @@ type Metrics struct {
 
 // NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{
-		requests: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "sacm_webhook_requests_total",
-			Help: "Webhook calls by path and outcome. Calls with outcome invalid or overload did not reach the plugin.",
-		}, []string{"path", "outcome"}),
-		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Name:    "sacm_webhook_request_duration_seconds",
-			Help:    "Time from the first byte of a webhook call to its response, including waiting.",
-			Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
-		}, []string{"path"}),
-		inFlight: metrics.NewGauge(&metrics.GaugeOpts{
-			Name: "sacm_webhook_requests_in_flight",
-			Help: "Webhook calls that are being decided, after their body has arrived.",
-		}),
-		evicted: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "sacm_webhook_connections_evicted_total",
-			Help: "Connections to the webhook that were closed for a new one, because there were too many. A call on one of them fails.",
-		}),
-		tls: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "sacm_webhook_tls_handshake_errors_total",
-			Help: "Failed TLS handshakes by reason. With certificate_refused the caller refused the serving certificate, and its " +
-				"call failed.",
-		}, []string{"reason"}),
+	return &Metrics{
+		requests: series.CounterVec(mustRegister, "sacm_webhook_requests_total",
+			"Webhook calls by path and outcome. Calls with outcome invalid or overload did not reach the plugin.", "path", "outcome"),
+		duration: series.HistogramVec(mustRegister, "sacm_webhook_request_duration_seconds",
+			"Time from the first byte of a webhook call to its response, including waiting.",
+			[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}, "path"),
+		inFlight: series.Gauge(mustRegister, "sacm_webhook_requests_in_flight",
+			"Webhook calls that are being decided, after their body has arrived."),
+		evicted: series.Counter(mustRegister, "sacm_webhook_connections_evicted_total",
+			"Connections to the webhook that were closed for a new one, because there were too many. A call on one of them fails."),
+		tls: series.CounterVec(mustRegister, "sacm_webhook_tls_handshake_errors_total",
+			"Failed TLS handshakes by reason. With certificate_refused the caller refused the serving certificate, and its "+
+				"call failed.", "reason"),
 	}
-	mustRegister(m.requests, m.duration, m.inFlight, m.evicted, m.tls)
-	return m
 }
 
 // unregistered is for NewMetrics without a registry: they count nothing.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/series"
 )
 
 // Metrics reports when certificates expire. A nil Metrics is a no-op.
@@ -16,13 +18,9 @@ type Metrics struct {
 
 // NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{notAfter: metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "sacm_certificate_expiration_timestamp_seconds",
-		Help: "Expiration of a certificate of the webhook, in seconds since 1970, by name: serving, and serving-ca unless it is " +
-			"from files.",
-	}, []string{"name"})}
-	mustRegister(m.notAfter)
-	return m
+	return &Metrics{notAfter: series.GaugeVec(mustRegister, "sacm_certificate_expiration_timestamp_seconds",
+		"Expiration of a certificate of the webhook, in seconds since 1970, by name: serving, and serving-ca unless it is "+
+			"from files.", "name")}
 }
 
 func (m *Metrics) show(name string, end time.Time) {

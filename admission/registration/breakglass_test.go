@@ -190,7 +190,7 @@ func shown(registry metrics.KubeRegistry) []string {
 }
 
 // series is what it shows in a state.
-func series(state State) []string {
+func stateSeries(state State) []string {
 	return []string{fmt.Sprintf("sacm_webhook_registration_state{state=%q} 1", state)}
 }
 
@@ -222,11 +222,11 @@ func TestStateIsShown(t *testing.T) {
 			step.do()
 			pause(time.Second)
 			wantState(t, r, step.want)
-			testutil.Check(t, "the metric", series(step.want), shown(registry))
+			testutil.Check(t, "the metric", stateSeries(step.want), shown(registry))
 			if got := other.Status(); got.State != Idle || !strings.Contains(got.Detail, step.other) {
 				t.Errorf("a replica that does not lead says %q, want %q in it", got, step.other)
 			}
-			testutil.Check(t, "the metric of a replica that does not lead", series(Idle), shown(others))
+			testutil.Check(t, "the metric of a replica that does not lead", stateSeries(Idle), shown(others))
 		}
 	})
 }

@@ -3,7 +3,11 @@
 
 package serviceaccount
 
-import "k8s.io/component-base/metrics"
+import (
+	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/series"
+)
 
 // Sources of an account.
 const (
@@ -21,18 +25,12 @@ type Metrics struct {
 
 // NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{
-		lookups: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "sacm_admission_account_lookups_total",
-			Help: "Lookups of service accounts for Pods by source: cache if the cache has the account, otherwise each further step.",
-		}, []string{"source"}),
-		waiting: metrics.NewGauge(&metrics.GaugeOpts{
-			Name: "sacm_admission_waiters",
-			Help: "Requests that wait for a service account or a token to exist, or for kube-apiserver to return it.",
-		}),
+	return &Metrics{
+		lookups: series.CounterVec(mustRegister, "sacm_admission_account_lookups_total",
+			"Lookups of service accounts for Pods by source: cache if the cache has the account, otherwise each further step.", "source"),
+		waiting: series.Gauge(mustRegister, "sacm_admission_waiters",
+			"Requests that wait for a service account or a token to exist, or for kube-apiserver to return it."),
 	}
-	mustRegister(m.lookups, m.waiting)
-	return m
 }
 
 // unregistered is for NewMetrics without a registry: they count nothing.

@@ -23,7 +23,7 @@ const (
 	// AllSecrets means: it reads the Secrets of all namespaces.
 	AllSecrets Reach = "all-secrets"
 	// Less means: neither.
-	Less Reach = "less"
+	Less Reach = "limited"
 )
 
 type reach struct {

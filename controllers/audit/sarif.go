@@ -26,10 +26,7 @@ func sarif(report *Report) object {
 	rules, meanings := []object{}, map[Finding]Meaning{}
 	for _, meaning := range Findings() {
 		meanings[meaning.Name] = meaning
-		rules = append(rules, object{
-			"id": meaning.Name, "shortDescription": message(meaning.About), "help": message(meaning.Do),
-			"defaultConfiguration": object{"level": levels[meaning.Severity]},
-		})
+		rules = append(rules, object{"id": meaning.Name, "shortDescription": message(meaning.About), "help": message(meaning.Do)})
 	}
 	results := []object{}
 	for i := range report.Tokens {

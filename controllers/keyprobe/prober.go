@@ -37,6 +37,7 @@ import (
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/notify"
 	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/internal/series"
 	"sa-controller-manager/signing"
 )
 
@@ -267,18 +268,14 @@ type Metrics struct {
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{
-		loaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "sacm_signing_key",
-			Help: "1 for each key of the ring, by key ID, algorithm and state: active signs, next signs later, retired verifies only.",
-		}, []string{"key_id", "algorithm", "state"}),
-		probes: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "sacm_signing_key_probes_total",
-			Help: "TokenReviews of probes of a signing key, by result: accepted, refused, or unknown if kube-apiserver did not answer.",
-		}, []string{"result"}),
+	return &Metrics{
+		loaded: series.GaugeVec(mustRegister, "sacm_signing_key",
+			"1 for each key of the ring, by key ID, algorithm and state: active signs, next signs later, retired verifies only.",
+			"key_id", "algorithm", "state"),
+		probes: series.CounterVec(mustRegister, "sacm_signing_key_probes_total",
+			"TokenReviews of probes of a signing key, by result: accepted, refused, or unknown if kube-apiserver did not answer.",
+			"result"),
 	}
-	mustRegister(m.loaded, m.probes)
-	return m
 }
 
 func (m *Metrics) keys(ring *signing.Ring) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/series"
 )
 
 // Metrics show the results of runs and why a run is idle.
@@ -19,39 +21,25 @@ type Metrics struct {
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	done := metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "sacm_legacy_token_cleanups_total",
-		Help: "Unused legacy tokens, by action: marked invalid, or deleted with their Secret.",
-	}, []string{"action"})
-	m := &Metrics{
-		secrets: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "sacm_legacy_token_cleaner_secrets",
-			Help: "Token Secrets by the decision of the last run: mark, delete, or the reason to keep them. " +
-				"In a dry run, the decision that would be carried out.",
-		}, []string{"decision"}),
-		idle: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "sacm_legacy_token_cleaner_idle",
-			Help: "1 for the reason why the last run was idle, 0 for all others.",
-		}, []string{"reason"}),
-		finished: metrics.NewGauge(&metrics.GaugeOpts{
-			Name: "sacm_legacy_token_cleaner_last_run_timestamp_seconds",
-			Help: "End of the last run, idle or not, in seconds since 1970; 0 if there was none.",
-		}),
+	done := series.CounterVec(mustRegister, "sacm_legacy_token_cleanups_total",
+		"Unused legacy tokens, by action: marked invalid, or deleted with their Secret.", "action")
+	return &Metrics{
+		marked: done.WithLabelValues("marked"), removed: done.WithLabelValues("deleted"),
+		secrets: series.GaugeVec(mustRegister, "sacm_legacy_token_cleaner_secrets",
+			"Token Secrets by the decision of the last run: mark, delete, or the reason to keep them. "+
+				"In a dry run, the decision that would be carried out.", "decision"),
+		idle: series.GaugeVec(mustRegister, "sacm_legacy_token_cleaner_idle",
+			"1 for the reason why the last run was idle, 0 for all others.", "reason"),
+		finished: series.Gauge(mustRegister, "sacm_legacy_token_cleaner_last_run_timestamp_seconds",
+			"End of the last run, idle or not, in seconds since 1970; 0 if there was none."),
 	}
-	mustRegister(done, m.secrets, m.idle, m.finished)
-	m.marked, m.removed = done.WithLabelValues("marked"), done.WithLabelValues("deleted")
-	return m
 }
 
 // begin resets the decisions of the previous run.
 func (m *Metrics) begin(why idleness) {
 	m.secrets.Reset()
 	for _, reason := range []idleness{trackingAbsent, trackingInvalid, trackingShort, clockWrong} {
-		value := 0.0
-		if reason == why {
-			value = 1
-		}
-		m.idle.WithLabelValues(string(reason)).Set(value)
+		m.idle.WithLabelValues(string(reason)).Set(series.Bool(reason == why))
 	}
 }
 

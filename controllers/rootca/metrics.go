@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/series"
 )
 
 // Metrics are upstream's for the publisher, so that dashboards and alerts for
@@ -25,26 +27,16 @@ type Metrics struct {
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	const subsystem = "root_ca_cert_publisher"
 	m := &Metrics{
-		syncs: metrics.NewCounterVec(&metrics.CounterOpts{
-			Subsystem: subsystem,
-			Name:      "sync_total",
-			Help:      "Syncs of a namespace by the publisher of kube-root-ca.crt, by HTTP status code.",
-		}, []string{"code"}),
-		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Subsystem: subsystem,
-			Name:      "sync_duration_seconds",
-			Help:      "Time of the syncs of a namespace by the publisher of kube-root-ca.crt, by HTTP status code.",
-			Buckets:   metrics.ExponentialBuckets(0.001, 2, 15),
-		}, []string{"code"}),
-		replaced: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "sacm_root_ca_replaced_by_others_total",
-			Help: "Root CA bundles of this program that another process replaced while the leader watched, in token Secrets (secrets) " +
-				"or ConfigMaps kube-root-ca.crt (configmaps), or deleted (clustertrustbundles).",
-		}, []string{"resource"}),
+		syncs: series.CounterVec(mustRegister, "root_ca_cert_publisher_sync_total",
+			"Syncs of a namespace by the publisher of kube-root-ca.crt, by HTTP status code.", "code"),
+		duration: series.HistogramVec(mustRegister, "root_ca_cert_publisher_sync_duration_seconds",
+			"Time of the syncs of a namespace by the publisher of kube-root-ca.crt, by HTTP status code.",
+			metrics.ExponentialBuckets(0.001, 2, 15), "code"),
+		replaced: series.CounterVec(mustRegister, "sacm_root_ca_replaced_by_others_total",
+			"Root CA bundles of this program that another process replaced while the leader watched, in token Secrets (secrets) "+
+				"or ConfigMaps kube-root-ca.crt (configmaps), or deleted (clustertrustbundles).", "resource"),
 	}
-	mustRegister(m.syncs, m.duration, m.replaced)
 	for _, resource := range []corev1.ResourceName{corev1.ResourceSecrets, corev1.ResourceConfigMaps, trustBundles} {
 		m.replaced.WithLabelValues(string(resource)) // an alert needs the zero before the first one
 	}

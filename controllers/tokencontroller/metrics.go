@@ -8,6 +8,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/series"
 )
 
 // Values of the labels below.
@@ -28,30 +29,18 @@ type Metrics struct {
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{
-		issued: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "sacm_legacy_tokens_issued_total",
-			Help: "Legacy tokens written, by kind: filled into a Secret that a user made, or auto for one made by this program.",
-		}, []string{"kind"}),
-		deleted: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "sacm_token_secrets_deleted_total",
-			Help: "Token Secrets deleted because their account is gone.",
-		}),
-		dereferenced: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "sacm_token_references_removed_total",
-			Help: "Entries removed from the secrets list of a ServiceAccount because their token Secret is deleted.",
-		}),
-		undone: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "sacm_token_secrets_deleted_by_others_total",
-			Help: "Token Secrets made by this program for an account soon after another client had deleted the previous one.",
-		}),
-		filledByOthers: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "sacm_token_secrets_filled_by_others_total",
-			Help: "Token Secrets that another process filled while the leader watched, with a token of another key than the active one.",
-		}),
+	return &Metrics{
+		issued: series.CounterVec(mustRegister, "sacm_legacy_tokens_issued_total",
+			"Legacy tokens written, by kind: filled into a Secret that a user made, or auto for one made by this program.", "kind"),
+		deleted: series.Counter(mustRegister, "sacm_token_secrets_deleted_total",
+			"Token Secrets deleted because their account is gone."),
+		dereferenced: series.Counter(mustRegister, "sacm_token_references_removed_total",
+			"Entries removed from the secrets list of a ServiceAccount because their token Secret is deleted."),
+		undone: series.Counter(mustRegister, "sacm_token_secrets_deleted_by_others_total",
+			"Token Secrets made by this program for an account soon after another client had deleted the previous one."),
+		filledByOthers: series.Counter(mustRegister, "sacm_token_secrets_filled_by_others_total",
+			"Token Secrets that another process filled while the leader watched, with a token of another key than the active one."),
 	}
-	mustRegister(m.issued, m.deleted, m.dereferenced, m.undone, m.filledByOthers)
-	return m
 }
 
 // countSecondController counts a harmful change of a Secret by a second token controller, such as

@@ -44,11 +44,8 @@ type headed interface{ kind() string }
 // JSONPath begins a format that ends with a template, as kubectl's.
 const JSONPath = "jsonpath="
 
-// ParseJSONPath parses such a template, {.tokens[*].name} or without braces .tokens[*].name.
+// ParseJSONPath parses such a template, as {.tokens[*].name}.
 func ParseJSONPath(template string) (*jsonpath.JSONPath, error) {
-	if !strings.Contains(template, "{") {
-		template = "{." + strings.TrimLeft(template, "$.") + "}"
-	}
 	path := jsonpath.New("output").AllowMissingKeys(true)
 	return path, path.Parse(template)
 }
@@ -89,11 +86,10 @@ func find(template string, document any) ([]byte, error) {
 		return nil, err
 	}
 	var fields any
-	if err := utiljson.Unmarshal(text, &fields); err != nil { // integers stay integers
-		return nil, err
-	}
 	var found bytes.Buffer
-	err = path.Execute(&found, fields)
+	if err = utiljson.Unmarshal(text, &fields); err == nil { // integers stay integers
+		err = path.Execute(&found, fields)
+	}
 	return []byte(printable(found.String(), "\n\t")), err
 }
 

@@ -30,7 +30,7 @@ func TestDocument(t *testing.T) {
 		"YAML":     {output: "yaml", numbers: 1, want: "apiVersion: sa-controller-manager/v1\nkind: Numbers\nnumbers: 1\n"},
 		"Other":    {output: "wide", numbers: 1, want: "A\n1\n"},
 		"Path":     {output: "jsonpath={.kind}{\"\\n\"}", want: "Numbers\n"},
-		"NoBraces": {output: "jsonpath=.numbers", numbers: 12345678, want: "12345678"},
+		"Integer":  {output: "jsonpath={.numbers}", numbers: 12345678, want: "12345678"},
 		"Each":     {output: "jsonpath={range .numbers[*]}{@},{end}", numbers: []string{"a", "\x1b[2J"}, want: `a,\u001b[2J,`},
 		"NoSuch":   {output: "jsonpath={.letters}", numbers: 1},
 		"Function": {output: "json", numbers: func() {}, wantErr: "encode the Numbers as json: json: unsupported type: func()"},

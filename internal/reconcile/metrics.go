@@ -3,7 +3,11 @@
 
 package reconcile
 
-import "k8s.io/component-base/metrics"
+import (
+	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/series"
+)
 
 // Metrics are the series that all queues share. Queue depth, latency and retries
 // are workqueue_* series, which client-go feeds by itself.
@@ -13,12 +17,8 @@ type Metrics struct {
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{stuck: metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "sacm_stuck_keys",
-		Help: "Keys of a queue that keep failing and had to wait ten seconds or more for a retry. They are still retried.",
-	}, []string{"name"})}
-	mustRegister(m.stuck)
-	return m
+	return &Metrics{stuck: series.GaugeVec(mustRegister, "sacm_stuck_keys",
+		"Keys of a queue that keep failing and had to wait ten seconds or more for a retry. They are still retried.", "name")}
 }
 
 // stuckGauge shows zero from the start, so that an alert can tell "none" from

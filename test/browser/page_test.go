@@ -33,11 +33,11 @@ const hostile = `</script><img src="http://evil.test/" onerror="document.title='
 	"\u202e\u009b2J"
 
 // title is gone if a script of users ran.
-const title = "<title>Token audit of " + cluster + ", 2026-11-01 12:00 UTC</title>"
+const title = "<title>Token audit of " + cluster + ", 2026-11-22 12:00 UTC</title>"
 
 const cluster = "kind-shop https://127.0.0.1:6443"
 
-var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // pageOf writes the page of rows and returns its URL.
 func pageOf(t *testing.T, rows []audit.Row) string {
@@ -60,14 +60,14 @@ func pageOf(t *testing.T, rows []audit.Row) string {
 func row(namespace, name string, age time.Duration, findings ...audit.Finding) audit.Row {
 	return audit.Row{
 		Namespace: namespace, Name: name, Account: strings.TrimSuffix(name, "-token"), Created: metav1.NewTime(now.Add(-age)),
-		KeyID: "jBOnFTUjFUR5gPKctU5QKjxUKsAqqhj7nlHnf3Yg7Yk", State: "active", LastUsed: "2026-10-31", Reach: audit.Less,
+		KeyID: "jBOnFTUjFUR5gPKctU5QKjxUKsAqqhj7nlHnf3Yg7Yk", State: "published", LastUsed: "2026-11-20", Reach: audit.Less,
 		Findings: findings,
 	}
 }
 
 func few() []audit.Row {
 	const day = 24 * time.Hour
-	admin := row("shop", "admin-token", 1200*day, audit.ClusterAdmin, audit.Unused, audit.Unmounted)
+	admin := row("shop", "admin-token", 3*365*day, audit.ClusterAdmin, audit.Unused, audit.Unmounted)
 	admin.Reach, admin.ReachBy, admin.LastUsed = audit.Everything, `RBAC: allowed by ClusterRoleBinding "admins"`, ""
 	old := row("bank", "old-token", 2300*day, audit.UnknownKey, audit.Unused)
 	old.State, old.KeyID, old.LastUsed = "unknown", hostile, "2020-01-01"
@@ -192,13 +192,12 @@ func TestScreenshot(t *testing.T) {
 	if path == "" {
 		t.Skip("SACM_SCREENSHOT is not set")
 	}
-	rows := few()
-	rows[0].Account, rows[0].Problem, rows[1].KeyID = "odd", "data.token has a wrong signature: the key that its header names "+
-		"has not made it", "tBNifNUb"
-	for i := range 2 { // no Pod mounts them
-		rows[i].Findings = append(rows[i].Findings, audit.Unmounted)
+	rows := few()[2:] // those that README.md prints
+	for i := range rows {
+		rows[i].Findings = append(rows[i].Findings, audit.Unreferenced)
 	}
-	newBrowser(t).open(t, pageOf(t, rows), "--screenshot="+path, "--window-size=1300,900", "--hide-scrollbars")
+	rows[2].LastUsed = "2026-11-21"
+	newBrowser(t).open(t, pageOf(t, rows), "--screenshot="+path, "--window-size=1300,760", "--hide-scrollbars")
 	file := testutil.Get(os.Open(path))(t)
 	picture, err := png.Decode(file)
 	testutil.Must(t, errors.Join(err, file.Close()))

@@ -112,11 +112,11 @@ func Evaluate(token string, known Known) Report {
 		r.note("respelled", "it is not spelled as it was issued, by white space or unused bits of base64url: kube-apiserver accepts that, "+
 			"and others may refuse it")
 	}
-	if known.Review == nil {
+	r.decide(signed)
+	if known.Review == nil && r.Verdict != Invalid {
 		r.note("not-reviewed", "kube-apiserver accepts it only as long as its account and what it is bound to exist, and a token Secret "+
 			"holds this very token: it was not asked")
 	}
-	r.decide(signed)
 	return r
 }
 
@@ -159,8 +159,7 @@ func (r *Report) checkSignature(token string, decoded tokens.Token, known []sign
 		r.Key, r.KeyOrigin = &key, key.Origin
 		return true
 	case errors.Is(err, tokens.ErrUnknownKey):
-		r.find("unknown-key",
-			fmt.Sprintf("none of the %d keys that were given has its key ID", len(signing.NewKeySet(tokens.PublicKeys(known)...).All())))
+		r.find("unknown-key", "no key that was given has its key ID")
 	case decoded.KeyID == "":
 		r.find("wrong-signature", "it has no key ID, and none of the keys that were given made its signature")
 	default:

@@ -83,30 +83,30 @@ func TestEvaluate(t *testing.T) {
 		"legacy":         {reason: "no issuer of bound tokens counts", token: old, issuers: issuer, notes: 1},
 		"one of several": {reason: "the former issuers are accepted too", issuers: []string{"https://new", "https://issuer"}, notes: 1},
 		"expired": {
-			token: bound(t, now.Add(-3*time.Hour)), want: inspect.Invalid, because: []string{"it expired 120m ago"}, notes: 2,
+			token: bound(t, now.Add(-3*time.Hour)), want: inspect.Invalid, because: []string{"it expired 120m ago"}, notes: 1,
 		},
 		"just expired": {
-			token: bound(t, now.Add(-time.Hour-time.Second)), want: inspect.Invalid, because: []string{"it expired 1s ago"}, notes: 2,
+			token: bound(t, now.Add(-time.Hour-time.Second)), want: inspect.Invalid, because: []string{"it expired 1s ago"}, notes: 1,
 		},
 		"expires now": {token: bound(t, now.Add(-time.Hour)), notes: 2},
 		"not yet": {
-			token: bound(t, now.Add(2*time.Hour)), want: inspect.Invalid, notes: 2,
+			token: bound(t, now.Add(2*time.Hour)), want: inspect.Invalid, notes: 1,
 			because: []string{"it is valid only in 120m: a clock may be wrong"},
 		},
 		"other issuer": {
-			issuers: []string{"https://other"}, want: inspect.Invalid, because: []string{"the issuer is not https://other"}, notes: 1,
+			issuers: []string{"https://other"}, want: inspect.Invalid, because: []string{"the issuer is not https://other"},
 		},
-		"none of them": {issuers: []string{"a", "b"}, want: inspect.Invalid, because: []string{"the issuer is not a or b"}, notes: 1},
-		"unknown key":  {keys: 1, want: inspect.Invalid, because: []string{"none of the 1 keys that were given has its key ID"}, notes: 2},
-		"tampered":     {token: tampered, want: inspect.Invalid, because: []string{wrong}, notes: 2},
+		"none of them": {issuers: []string{"a", "b"}, want: inspect.Invalid, because: []string{"the issuer is not a or b"}},
+		"unknown key":  {keys: 1, want: inspect.Invalid, because: []string{"no key that was given has its key ID"}, notes: 1},
+		"tampered":     {token: tampered, want: inspect.Invalid, because: []string{wrong}, notes: 1},
 		"no key ID": {
-			reason: "the header is signed too", token: noKeyID, want: inspect.Invalid, notes: 2,
+			reason: "the header is signed too", token: noKeyID, want: inspect.Invalid, notes: 1,
 			because: []string{"it has no key ID, and none of the keys that were given made its signature"},
 		},
 		"everything": {
 			reason: "each reason is a finding", token: bound(t, now.Add(-3*time.Hour)), keys: 1, issuers: []string{"x"},
 			want:    inspect.Invalid,
-			because: []string{"none of the 1 keys that were given has its key ID", "it expired 120m ago", "the issuer is not x"}, notes: 1,
+			because: []string{"no key that was given has its key ID", "it expired 120m ago", "the issuer is not x"},
 		},
 		"no keys": {
 			reason: "exit code 1", keys: -1, want: inspect.Unknown, notes: 2,
@@ -145,7 +145,7 @@ func TestEvaluate(t *testing.T) {
 		"stranger": {
 			reason: "a token of another program", keys: -1,
 			token: segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"iss":"https://issuer","exp":1}`) + ".AA",
-			want:  inspect.Invalid, because: []string{"it expired 56y ago"}, notes: 2,
+			want:  inspect.Invalid, because: []string{"it expired 56y ago"}, notes: 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/series"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 )
@@ -210,12 +211,9 @@ func follow[T any](ctx context.Context, f *files, flag, path string, content wat
 }
 
 func newReloads(mustRegister func(...metrics.Registerable)) *metrics.CounterVec {
-	reloads := metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "sacm_file_reloads_total",
-		Help: "Number of reloads of a changed file, by flag and result: accepted, or refused if its previous content stays in use.",
-	}, []string{"flag", "result"})
-	mustRegister(reloads)
-	return reloads
+	return series.CounterVec(mustRegister, "sacm_file_reloads_total",
+		"Number of reloads of a changed file, by flag and result: accepted, or refused if its previous content stays in use.",
+		"flag", "result")
 }
 
 // verifyKeys is the content of a verification key file.

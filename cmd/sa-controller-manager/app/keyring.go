@@ -8,9 +8,8 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/component-base/metrics"
-
 	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/internal/series"
 	"sa-controller-manager/signing"
 )
 
@@ -74,16 +73,9 @@ func (m *Manager) buildKeyProbe(p *Part) error {
 	m.watches.Connected.Subscribe(func(string) { m.Probe.Reconnected() })
 	m.Signs.Add(m.Probe.MaySign)
 	m.Fills.Add(m.Probe.MayFill)
-	m.Registry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
-		Name: "sacm_signing_key_blocked",
-		Help: "1 while token Secrets are not filled because kube-apiserver refused the active key or a newer key ring is published, " +
-			"else 0.",
-	}, func() float64 {
-		if m.Fills.May() != nil {
-			return 1
-		}
-		return 0
-	}))
+	series.GaugeFunc(m.Registry, "sacm_signing_key_blocked",
+		"1 while token Secrets are not filled because kube-apiserver refused the active key or a newer key ring is published, else 0.",
+		func() float64 { return series.Bool(m.Fills.May() != nil) })
 	p.Run = m.Probe.Run
 	p.Findings = m.Probe.Findings
 	return nil

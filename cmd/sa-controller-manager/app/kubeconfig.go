@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
-	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	election "sa-controller-manager/internal/leaderelection"
+	"sa-controller-manager/internal/series"
 	"sa-controller-manager/internal/serving"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/tokens"
@@ -159,10 +159,9 @@ func (m *Manager) buildClientCertificate(p *Part) error {
 	if c.notAfter == nil {
 		return nil
 	}
-	m.Registry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
-		Name: "sacm_client_certificate_expiration_timestamp_seconds",
-		Help: "Unix time at which the client certificate of the kubeconfig expires.",
-	}, func() float64 { return float64(c.notAfter().Unix()) }))
+	series.GaugeFunc(m.Registry, "sacm_client_certificate_expiration_timestamp_seconds",
+		"Unix time at which the client certificate of the kubeconfig expires.",
+		func() float64 { return float64(c.notAfter().Unix()) })
 	p.Check = func() (string, error) { return c.status(time.Now()), nil }
 	if c.file != nil {
 		p.Run = func(ctx context.Context) error {

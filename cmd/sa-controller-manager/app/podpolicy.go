@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/internal/check"
+	"sa-controller-manager/internal/series"
 )
 
 const podPolicyInterval = time.Minute
@@ -28,10 +28,8 @@ func (m *Manager) buildPodPolicy(p *Part) error {
 	ordinary := m.Options.Admission.Plugin().Ordinary()
 	var last atomic.Pointer[check.Result]
 	last.Store(&check.Result{Note: "not checked yet"})
-	series := metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "sacm_pod_policy_findings", Help: "1 for each finding about the policies for Pods, by its code; absent without one.",
-	}, []string{"code"})
-	m.Registry.MustRegister(series)
+	codes := series.GaugeVec(m.Registry.MustRegister, "sacm_pod_policy_findings",
+		"1 for each finding about the policies for Pods, by its code; absent without one.", "code")
 	p.Run = func(ctx context.Context) error {
 		wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, podPolicyInterval)
@@ -39,12 +37,12 @@ func (m *Manager) buildPodPolicy(p *Part) error {
 			findings, err := podpolicy.Findings(ctx, m.Client, ordinary)
 			result := check.Result{Findings: findings}
 			if err == nil {
-				series.Reset()
+				codes.Reset()
 			} else {
 				result.Note = err.Error()
 			}
 			for _, finding := range result.Findings {
-				series.WithLabelValues(finding.Code).Set(1)
+				codes.WithLabelValues(finding.Code).Set(1)
 			}
 			if before := last.Swap(&result); !reflect.DeepEqual(before.Findings, result.Findings) && len(result.Findings) > 0 {
 				m.Logger.Info("The policies for Pods are not as they should be", "reason", check.Error(result.Findings, "").Error())

@@ -52,6 +52,10 @@ func TestCommandRefuses(t *testing.T) {
 			want: "Error: unknown command \"verison\" for \"sa-controller-manager\"; did you mean 'sa-controller-manager version'?\n" +
 				seeHelp,
 		},
+		"SubcommandOfKeys": {
+			args: []string{"rotate"},
+			want: "Error: unknown command \"rotate\" for \"sa-controller-manager\"; did you mean 'sa-controller-manager keys'?\n" + seeHelp,
+		},
 		"MistypedSubcommand": {
 			args: []string{"webhook", "registre"}, want: "Error: unknown command \"registre\" for \"sa-controller-manager webhook\"; " +
 				"did you mean 'sa-controller-manager webhook register'?\n" +

@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/controllers/keyring/relying"
 	"sa-controller-manager/controllers/keyring/remote"
 	"sa-controller-manager/controllers/keyring/ring"
+	"sa-controller-manager/internal/series"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/tokens"
@@ -157,25 +158,16 @@ func (e *extras) buildRing(p *app.Part) error {
 }
 
 func (e *extras) registerRingMetrics(registry metrics.KubeRegistry) {
-	registry.RawMustRegister(
-		metrics.NewGaugeFunc(&metrics.GaugeOpts{
-			Name: "sacm_key_ring_generation",
-			Help: "Generation of the key ring file that is in use.",
-		}, func() float64 { return float64(e.store.State().Generation) }),
-		metrics.NewGaugeFunc(&metrics.GaugeOpts{
-			Name: "sacm_signing_key_activated_timestamp_seconds",
-			Help: "When the active key of the key ring file became active, in seconds since 1970.",
-		}, func() float64 { return float64(e.store.State().Active().ActivatedAt.Unix()) }),
-		metrics.NewGaugeFunc(&metrics.GaugeOpts{
-			Name: "sacm_key_ring_next_key",
-			Help: "1 if the key ring file has a next key, so that it can be rotated, else 0.",
-		}, func() float64 {
-			if _, ok := e.store.State().Next(); ok {
-				return 1
-			}
-			return 0
-		}),
-	)
+	series.GaugeFunc(registry, "sacm_key_ring_generation", "Generation of the key ring file that is in use.",
+		func() float64 { return float64(e.store.State().Generation) })
+	series.GaugeFunc(registry, "sacm_signing_key_activated_timestamp_seconds",
+		"When the active key of the key ring file became active, in seconds since 1970.",
+		func() float64 { return float64(e.store.State().Active().ActivatedAt.Unix()) })
+	series.GaugeFunc(registry, "sacm_key_ring_next_key", "1 if the key ring file has a next key, so that it can be rotated, else 0.",
+		func() float64 {
+			_, ok := e.store.State().Next()
+			return series.Bool(ok)
+		})
 }
 
 // buildRetired watches, on the leader, what still signs with a retired key.

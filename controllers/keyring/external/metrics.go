@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/series"
 )
 
 // Metrics count calls by how they ended. A nil Metrics counts nothing.
@@ -17,21 +19,16 @@ type Metrics struct {
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{
-		requests: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "sacm_external_signer_requests_total",
-			Help: "Calls to the external signer socket by method and outcome: ok; refused as stranger, malformed, issuer, subject, " +
+	return &Metrics{
+		requests: series.CounterVec(mustRegister, "sacm_external_signer_requests_total",
+			"Calls to the external signer socket by method and outcome: ok; refused as stranger, malformed, issuer, subject, "+
 				"audience, lifetime or legacy; or rate, connections, key_blocked, backend, error, and canceled if the caller did not wait.",
-		}, []string{"method", "outcome"}),
-		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Name: "sacm_external_signer_request_duration_seconds",
-			Help: "How long calls to the external signer socket took, with the wait for a slot of the rate limit.",
+			"method", "outcome"),
+		duration: series.HistogramVec(mustRegister, "sacm_external_signer_request_duration_seconds",
+			"How long calls to the external signer socket took, with the wait for a slot of the rate limit.",
 			// An ECDSA signature takes 50 us, one of RSA 4096 6 ms; the rest is waiting.
-			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}, []string{"method"}),
+			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "method"),
 	}
-	mustRegister(m.requests, m.duration)
-	return m
 }
 
 func (m *Metrics) observe(method, outcome string, took time.Duration) {

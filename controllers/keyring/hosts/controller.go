@@ -45,6 +45,7 @@ import (
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/notify"
 	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/internal/series"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
 )
@@ -374,20 +375,13 @@ type Metrics struct{ mismatches *metrics.GaugeVec }
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{mismatches: metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "sacm_key_ring_mismatch",
-		Help: "1 while something is wrong with the key ring of this host, by what that is, as in the findings of keys list.",
-	}, []string{"verdict"})}
-	mustRegister(m.mismatches)
-	return m
+	return &Metrics{mismatches: series.GaugeVec(mustRegister, "sacm_key_ring_mismatch",
+		"1 while something is wrong with the key ring of this host, by what that is, as in the findings of keys list.", "verdict")}
 }
 
 func (m *Metrics) show(facts []check.KeyFact) {
 	for _, code := range append(check.RingCodes(), check.RevokedKeyAccepted) {
-		value := 0.0
-		if slices.ContainsFunc(facts, func(fact check.KeyFact) bool { return fact.Code == code }) {
-			value = 1
-		}
-		m.mismatches.WithLabelValues(code).Set(value)
+		found := slices.ContainsFunc(facts, func(fact check.KeyFact) bool { return fact.Code == code })
+		m.mismatches.WithLabelValues(code).Set(series.Bool(found))
 	}
 }

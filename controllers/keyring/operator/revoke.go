@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -82,7 +83,8 @@ func (o *Operator) revoke(ctx context.Context, options RevokeOptions) (notes []s
 		gone = append(gone, record)
 	}
 	if added := len(ring.Union(known, gone)) > len(known); added && options.Confirm != nil {
-		warning := fmt.Sprintf("every token signed with %q will be refused, those in Secrets until they are filled again", ids)
+		warning := fmt.Sprintf("every token signed with %s will be refused, those in Secrets until they are filled again",
+			strings.Join(ids, ", "))
 		if err := options.Confirm(ctx, warning); err != nil {
 			return nil, err
 		}

@@ -3,7 +3,11 @@
 
 package reissue
 
-import "k8s.io/component-base/metrics"
+import (
+	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/series"
+)
 
 // Metrics show the progress of re-issue.
 type Metrics struct {
@@ -14,24 +18,16 @@ type Metrics struct {
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{
-		reissues: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "sacm_token_reissues_total",
-			Help: "Token Secrets whose key is retired, by result: done, refused because the Secret is not " +
-				"what it was taken for when it was read live, failed and tried again.",
-		}, []string{"result"}),
-		secrets: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "sacm_token_secrets_by_key",
-			Help: "Token Secrets that hold a token, by what the key that signed it is in the key ring: active, next, retired, " +
-				"unknown, or none if the token has no key ID.",
-		}, []string{"state"}),
-		candidates: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "sacm_token_reissue_secrets",
-			Help: "Token Secrets whose key is retired, by the state of their re-issue and, if it is blocked, the reason.",
-		}, []string{"state", "reason"}),
+	return &Metrics{
+		reissues: series.CounterVec(mustRegister, "sacm_token_reissues_total",
+			"Token Secrets whose key is retired, by result: done, refused because the Secret is not "+
+				"what it was taken for when it was read live, failed and tried again.", "result"),
+		secrets: series.GaugeVec(mustRegister, "sacm_token_secrets_by_key",
+			"Token Secrets that hold a token, by what the key that signed it is in the key ring: active, next, retired, "+
+				"unknown, or none if the token has no key ID.", "state"),
+		candidates: series.GaugeVec(mustRegister, "sacm_token_reissue_secrets",
+			"Token Secrets whose key is retired, by the state of their re-issue and, if it is blocked, the reason.", "state", "reason"),
 	}
-	mustRegister(m.reissues, m.secrets, m.candidates)
-	return m
 }
 
 func (m *Metrics) reissued(result string) {

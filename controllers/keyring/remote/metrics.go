@@ -3,7 +3,11 @@
 
 package remote
 
-import "k8s.io/component-base/metrics"
+import (
+	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/series"
+)
 
 // Metrics are of each signer, by key ID.
 type Metrics struct {
@@ -13,24 +17,16 @@ type Metrics struct {
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	byKey := []string{"key_id"}
-	m := &Metrics{
-		up: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "sacm_backend_up",
-			Help: "1 if the process that has an active or next key (kep740:NAME) signs with it, 0 while it does not, by key ID.",
-		}, byKey),
-		unpinned: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "sacm_backend_unpinned_keys",
-			Help: "Number of keys that the process which has a signing key lists and the key ring does not have, by ID of the pinned key.",
-		}, byKey),
-		took: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Name:    "sacm_backend_sign_seconds",
-			Help:    "How long calls of the process that has a signing key took, also those that failed, by key ID.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2},
-		}, byKey),
+	return &Metrics{
+		up: series.GaugeVec(mustRegister, "sacm_backend_up",
+			"1 if the process that has an active or next key (kep740:NAME) signs with it, 0 while it does not, by key ID.", "key_id"),
+		unpinned: series.GaugeVec(mustRegister, "sacm_backend_unpinned_keys",
+			"Number of keys that the process which has a signing key lists and the key ring does not have, by ID of the pinned key.",
+			"key_id"),
+		took: series.HistogramVec(mustRegister, "sacm_backend_sign_seconds",
+			"How long calls of the process that has a signing key took, also those that failed, by key ID.",
+			[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2}, "key_id"),
 	}
-	mustRegister(m.up, m.unpinned, m.took)
-	return m
 }
 
 // forget ends the series of a key that signs no more.

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/internal/series"
 	"sa-controller-manager/signing"
 )
 
@@ -114,11 +115,7 @@ func (c *Client) poll(ctx context.Context, w *Watch, key *signing.PrivateKey, r 
 			c.pollKeys(ctx, w, key, r)
 		}
 	}
-	up := 0.0
-	if reason == "" {
-		up = 1
-	}
-	c.metrics.up.WithLabelValues(key.ID()).Set(up)
+	c.metrics.up.WithLabelValues(key.ID()).Set(series.Bool(reason == ""))
 	_, tried := c.tried.Swap(key.ID(), nil)
 	if !tried || reason != r.away {
 		c.Changed.Notify(key)

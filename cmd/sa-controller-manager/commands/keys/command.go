@@ -60,6 +60,8 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Make, show and rotate the signing keys of a key ring",
 		Long:  description,
 		Args:  cli.NoArguments,
+
+		SuggestFor: []string{"rotate", "revoke", "rollback", "prune"},
 	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newNextCommand(client), newRollbackCommand(client),
 		newPruneCommand(client), newRevokeCommand(client), newForgetCommand(client),
 		newExportCommand(), newImportCommand(client), newPublishCommand(), NewJWKSCommand(client))

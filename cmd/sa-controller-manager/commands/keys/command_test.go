@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 	certutil "k8s.io/client-go/util/cert"
-
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
@@ -27,6 +26,7 @@ import (
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -148,7 +148,7 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		"NoRing": {[]string{"list"}, `Error: --service-account-key-ring "" must be the path of a key ring`},
 		"NoKey": {
 			[]string{"init", "--service-account-key-ring=x"},
-				"Error: give --from-private-key-file to keep the current key, or --algorithm or --key",
+			"Error: give --from-private-key-file to keep the current key, or --algorithm or --key",
 		},
 		"WeakKey": {
 			[]string{"next", "--service-account-key-ring=x", "--algorithm=RSA-1024"},
@@ -220,7 +220,7 @@ func TestKeysForget(t *testing.T) {
 // what kube-apiserver says, because it cannot be asked.
 func TestKeysRevoke(t *testing.T) {
 	t.Parallel()
-	const question = "every token signed with [\"" + rsaID + "\"] will be refused, those in Secrets until they are filled again"
+	const question = "every token signed with " + rsaID + " will be refused, those in Secrets until they are filled again"
 	const revoked = "revoked, but: it is not known"
 	cases := map[string]struct {
 		reason  string
@@ -394,4 +394,21 @@ func TestKeysImport(t *testing.T) {
 	goThrough(t, noCluster, second, []step{{[]string{"import", first}, 1, "move a damaged file away (mv) and run this again"}})
 	testutil.Must(t, os.Rename(second, second+".damaged"))
 	goThrough(t, noCluster, second, []step{{[]string{"import", first}, 0, "generation 1\n"}})
+}
+
+// TestKeyOfASigner: the commands take the key of another process, and cannot give it away.
+func TestKeyOfASigner(t *testing.T) {
+	t.Parallel()
+	socket, ring := filepath.Join(t.TempDir(), "hsm.sock"), filepath.Join(t.TempDir(), "ring.json")
+	signertest.ServeForeign(t, socket, "hsm/1:sa", testkeys.P256())
+	sockets := testutil.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets: {hsm: "+socket+"}\n"))
+	hsm := []string{"--key=kep740:hsm", "--service-account-key-sockets=" + sockets, "--service-account-issuer=https://issuer.example"}
+	goThrough(t, noCluster, ring, []step{
+		{append([]string{"init"}, hsm...), 1, "is in another process (kep740:hsm), and so must be the one after it"},
+		{append([]string{"init", "--next-key=none"}, hsm...), 0, "active   kep740:hsm"},
+		{append([]string{"next"}, hsm...), 1, "is in the ring already, as active"},
+		{[]string{"next"}, 1, "is in another process (kep740:hsm)"},
+		{[]string{"next", "--algorithm=P-384"}, 0, "ES256       active   kep740:hsm"},
+		{[]string{"export", "--kubeadm=" + t.TempDir()}, 0, "key hsm/1:sa is left out"},
+	})
 }

@@ -5,6 +5,9 @@ package keys
 
 import (
 	"bytes"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,13 +21,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
-
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
@@ -208,5 +212,82 @@ func (w *world) checkPrinted(r *Report) {
 		if format != "table" {
 			clitest.Golden(w.t, "ring."+format, strings.ReplaceAll(b.String(), r.File, "ring.json"))
 		}
+	}
+}
+
+// TestPublish publishes by hand where another issuer's documents are.
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	dir, ring := t.TempDir(), filepath.Join(t.TempDir(), "ring.json")
+	first := testkeys.Parse(testkeys.P256()).ID()
+	from := func(data []byte) string { return "--from-private-key-file=" + testutil.WriteFile(t, "key", data) }
+	to := func(issuer string) []string {
+		return []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=" + issuer}
+	}
+	const a, b = "https://a.example.com", "https://b.example.com"
+	server := httptest.NewTLSServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(server.Close)
+	ca := testutil.WriteFile(t, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	check := func(issuer string) []string {
+		return []string{"publish", "--check", "--service-account-issuer=" + issuer, "--published-ca-file=" + ca}
+	}
+	goThrough(t, nil, ring, []step{
+		{[]string{"init", from(testkeys.P256())}, 0, ""},
+		{[]string{"publish", "--replace"}, 1, `--replace true must come with --publish-keys`},
+		{to("kubernetes"), 1, "needs --service-account-issuer with the https URL"},
+		{to(a), 0, `{"keys":[{`},
+		{to(b), 1, `the documents of another issuer, "https://a.example.com", are there: "keys publish --replace" replaces them`},
+		{append(to(b), "--replace"), 0, "documents written: [\"/.well-known/openid-configuration\"]"},
+		{[]string{"publish"}, 0, first},
+		{[]string{"publish", "--check"}, 1, `--check true must come with --service-account-issuer`},
+		{check(server.URL), 0, " same "},
+		{check(server.URL + "/nowhere"), 1, "404"},
+		{[]string{"next", "--algorithm=P-384"}, 0, ""},
+		{check(server.URL), 2, "The published keys are not the given ones."},
+	})
+	document := testutil.Get(os.ReadFile(filepath.Join(dir, signing.DiscoveryPath)))(t)
+	testutil.Expect(t, strings.Contains(string(document), b), "after --replace the discovery document is %s", document)
+}
+
+func TestJWKS(t *testing.T) {
+	t.Parallel()
+	active, retired := testutil.WriteFile(t, "sa.key", testkeys.P256()), testutil.WriteFile(t, "old.pem", testkeys.P384())
+	ring := []string{"--service-account-private-key-file=" + active, "--service-account-key-file=" + retired}
+	both := string(clitest.JWKS(t, testkeys.P256(), testkeys.P384())) + "\n"
+	cases := map[string]struct {
+		args   []string
+		code   int
+		stdout string // in full, or its beginning with ...
+		stderr string
+	}{
+		"document":     {nil, 0, both, ""},
+		"idle context": {[]string{"--context=typo"}, 1, "", "Error: --context \"typo\" must be left out: this call asks no cluster\n"},
+		"idle format":  {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
+		"same": {
+			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P384(), testkeys.P256()))}, 0,
+			"KEY-ID...", "",
+		},
+		"drift": {
+			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2,
+			"apiVersion: sa-controller-manager/v1\nkeys:\n- algorithm: ES256\n  keyID: " + p256ID +
+				"\n  result: same\n  state: active\n...", "The published keys are not the given ones.\n",
+		},
+		"nothing there": {[]string{"--check=testdata/none"}, 1, "", "Error: read keys: open testdata/none: no such file or directory\n"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := clitest.Run(t, NewJWKSCommand(cli.Connect), append(append([]string{}, ring...), tc.args...)...)
+			got.Stderr, _, _ = strings.Cut(got.Stderr, "See '")
+			if beginning, ok := strings.CutSuffix(tc.stdout, "..."); ok && strings.HasPrefix(got.Stdout, beginning) {
+				got.Stdout = tc.stdout
+			}
+			testutil.Check(t, "result", clitest.Outcome{Code: tc.code, Stdout: tc.stdout, Stderr: tc.stderr}, got)
+		})
+	}
+	if got := clitest.Run(t, NewJWKSCommand(cli.Connect)); got.Code != 1 ||
+		got.Stderr != "Error: want keys: give --service-account-key-ring, --service-account-private-key-file or "+
+			"--service-account-key-file\n" {
+		t.Errorf("without keys: %+v", got)
 	}
 }

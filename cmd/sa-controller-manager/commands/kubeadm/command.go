@@ -58,9 +58,9 @@ func newKubeconfigCommand() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&c.CertDir, "cert-dir", c.CertDir, "`directory` with ca.crt and, unless the CA is external, ca.key.")
-	fs.StringVar(&c.Dir, "out-dir", c.Dir, "`directory` for the kubeconfig and client.pem, the certificate with its key.")
-	fs.StringVar(&c.From, "from", c.From, "kubeconfig `file` to take the API server's address and CA from.")
+	fs.StringVar(&c.CertDir, "cert-dir", c.CertDir, "The `directory` with ca.crt and, unless the CA is external, ca.key.")
+	fs.StringVar(&c.Dir, "out-dir", c.Dir, "The `directory` for the kubeconfig and client.pem, the certificate with its key.")
+	fs.StringVar(&c.From, "from", c.From, "Kubeconfig `file` to take the API server's address and CA from.")
 	fs.DurationVar(&c.Validity, "validity", c.Validity, "How long the certificate is valid. It does not outlive the CA.")
 	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply the roles, bindings and FlowSchemas of the user.")
 	fs.BoolVar(&c.CreateSecrets, "create-secrets", c.CreateSecrets, "With --apply-permissions: also the role to create Secrets, for "+

@@ -5,6 +5,7 @@ package kubeadm
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,11 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
 )
 
 // TestHandbackOfADeadProcess is the whole way back of a node whose process is dead, and whose
@@ -102,4 +105,354 @@ func TestHandbackDryRun(t *testing.T) {
 	testutil.Expect(t, got.Code == 0 && strings.Contains(got.Stdout, "\nNot checked, because kube-apiserver did not answer (Get "), "%+v",
 		got)
 	testutil.Check(t, "files", before, p.files(t))
+}
+
+// theRing is that of a rotated node.
+const theRing = "--service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json"
+
+// rotated is a control plane that was taken over and whose ring has gone from RSA to P-256 since.
+// sa.key and sa.pub are what they were before.
+type rotated struct {
+	*controlPlane
+
+	ring *ring.File
+}
+
+func newRotated(t *testing.T, signer bool) *rotated {
+	t.Helper()
+	p := &rotated{controlPlane: newControlPlane(t, "v1.37")}
+	p.ring = ring.At(p.dir + "/pki/sa-keys/ring.json")
+	p.write(t, "pki/sa.pub", public(t, testkeys.RSA2048()))
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	testutil.Must(t, p.ring.Init(testkeys.Parse(testkeys.RSA2048()), nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), now))
+	p.config.ExternalSigner = signer
+	p.writeSteps(t, takeover, 3)
+	p.config.ExternalSigner, p.config.SkipKeyCheck = false, false
+	p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theKey, theRing))
+	testutil.Must(t, p.ring.Update(1, func(s ring.State) (ring.State, error) { return ring.Rotate(s, nil, now) }))
+	return p
+}
+
+// TestDroppedRing: key files that have missed a rotation do not take the place of a key ring.
+func TestDroppedRing(t *testing.T) {
+	t.Parallel()
+	p := newRotated(t, true)
+	p.config.Rewrite, p.config.Pod.extraArgs = true, []string{component.Assign(component.KeyRingFlag, "")}
+	p.refuses(t, "they have missed a rotation", Takeover, "our process does not hold key "+keyID(t, testkeys.P256()))
+	p.write(t, "pki/sa.key", testkeys.P256())
+	p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
+	p.writeSteps(t, takeover, 3)
+}
+
+// TestHandbackOfStaleKeys: a handback that would break tokens is refused before anything is changed.
+func TestHandbackOfStaleKeys(t *testing.T) {
+	t.Parallel()
+	const verifying, signs = "/etc/kubernetes/pki/sa.pub", "ROOT/etc/kubernetes/pki/sa.key"
+	rsa, ecdsa := keyID(t, testkeys.RSA2048()), keyID(t, testkeys.P256())
+	type changes map[string][]byte // by file; nil removes it
+	missing := verifying + " does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens afterwards"
+	otherKey := func(holds, component string) string {
+		return signs + " holds key " + holds + ", and " + component + " would sign with it afterwards; key " + ecdsa +
+			" (ES256) signs now"
+	}
+	cases := map[string]struct {
+		reason string
+		stale  bool // the two files have missed the rotation
+		next   bool // the ring has a next key
+		files  changes
+		own    string // arguments of our manifest in place of that of the ring
+		copied bool   // a copy of our manifest is in the backup
+		steps  []string
+		skip   bool
+		want   string   // "" if it is done
+		prints []string // if it is done
+	}{
+		"Stale":    {stale: true, want: missing},
+		"UpToDate": {},
+		"RetiredKeyMissing": {
+			reason: "its tokens live", files: changes{"pki/sa.pub": public(t, testkeys.P256())},
+			want: verifying + " does not hold key " + rsa + " (RS256)",
+		},
+		"LateHost": {
+			reason: "other hosts sign with the next key", next: true,
+			want: verifying + " does not hold key " + keyID(t, testkeys.P384()) + " (ES384)",
+		},
+		"FormerPrivateKey": {
+			reason: "it would sign again", files: changes{"pki/sa.key": testkeys.RSA2048()}, want: otherKey(rsa, component.APIServer),
+		},
+		"ControllerManagerAlone": {
+			reason: "it says what that would do", stale: true, steps: []string{StepControllerManager}, want: otherKey(rsa,
+				component.ControllerManager),
+		},
+		"NoPrivateKey": {
+			files: changes{"pki/sa.key": nil},
+			want: "kube-apiserver would sign nothing: it gets back --service-account-signing-key-file: open " + signs +
+				": no such file or directory",
+		},
+		"NotAKey": {files: changes{"pki/sa.key": []byte("x")}, want: signs + ": found "},
+		"RingIsDamaged": {
+			files: changes{"pki/sa-keys/ring.json": []byte("{")},
+			want:  "the keys in use are unknown: our --service-account-key-ring: ROOT/etc/kubernetes/pki/sa-keys/ring.json: ",
+		},
+		"NoKeysAndOurManifestIsGone": {
+			reason: "what kube-apiserver gets back must be there, whichever key signs", stale: true,
+			files: changes{ownFile: nil, "pki/sa.pub": nil},
+			want:  "kube-apiserver would not start: it gets back --service-account-key-file: open ROOT/etc/kubernetes/pki/sa.pub: ",
+		},
+		"OurManifestIsGoneButItsCopy": {
+			stale: true, files: changes{ownFile: nil}, copied: true, want: verifying + " does not hold key " + ecdsa,
+		},
+		"OneKeyFile": {
+			reason: "a rotation without a key ring", stale: true, own: component.Assign(component.KeyFlag, "/etc/kubernetes/pki/ours.key"),
+			want: missing,
+		},
+		"VerifiedByUsAlone": {
+			reason: "our process takes tokens of it, so there may be some", own: theRing + "\n    - " +
+				component.Assign(component.VerifyKeyFlag, "/etc/kubernetes/pki/old.pub"),
+			files: changes{"pki/old.pub": public(t, testkeys.P384())},
+			want:  verifying + " does not hold key " + keyID(t, testkeys.P384()) + " (ES384)",
+		},
+		"OtherSteps": {reason: "it gives no key back", stale: true, steps: []string{StepManager}},
+		"OurManifestsGone": {
+			reason: "the rest of a handback", files: changes{ownFile: nil}, prints: []string{"The keys in use are those of "},
+		},
+		"Skipped": {
+			reason: "the operator insists, and reads which tokens die", stale: true, files: changes{"pki/sa.key": nil}, skip: true,
+			prints: []string{"\nSkipped: " + missing, "\nSkipped: kube-controller-manager would sign nothing: it gets back "},
+		},
+	}
+	for name, tc := range cases {
+		for mode, signer := range map[string]bool{"": false, "WithSigner": true} {
+			t.Run(name+mode, func(t *testing.T) {
+				t.Parallel()
+				p := newRotated(t, signer)
+				if !tc.stale { // what docs/rotation.md says
+					p.write(t, "pki/sa.key", testkeys.P256())
+					p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
+				}
+				if tc.next {
+					testutil.Must(t, p.ring.Update(2, func(s ring.State) (ring.State, error) {
+						return ring.Next(s, ring.KeyOf(testkeys.Parse(testkeys.P384())), time.Now())
+					}))
+				}
+				if tc.own != "" {
+					p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theRing, tc.own))
+				}
+				if tc.copied {
+					p.write(t, "sa-controller-manager-backup/sa-controller-manager.yaml", []byte(p.files(t)[ownFile]))
+				}
+				for file, data := range tc.files {
+					if data == nil {
+						p.remove(t, file)
+					} else {
+						p.write(t, file, data)
+					}
+				}
+				p.config.Steps, p.config.SkipKeyCheck = tc.steps, tc.skip
+				p.refuses(t, tc.reason, Handback, p.located(tc.want)) // a dry run
+				testutil.Expect(t, tc.want == "" || p.out.Len() <= 0, "printed: %s", &p.out)
+				for _, want := range tc.prints {
+					testutil.Expect(t, strings.Contains(p.out.String(), p.located(want)), "it does not print %q:\n%s", p.located(want),
+						&p.out)
+				}
+			})
+		}
+	}
+}
+
+func keyID(t *testing.T, data []byte) string { t.Helper(); return testkeys.Parse(data).ID() }
+
+func public(t *testing.T, data []byte) []byte {
+	t.Helper()
+	return testutil.Get(signing.EncodePublicKeys(testkeys.Parse(data).Public()))(t)
+}
+
+// toSigner rotates the ring to a key that another process has, under its derived ID or another one.
+func (p *rotated) toSigner(t *testing.T, id string) signing.PublicKey {
+	t.Helper()
+	key := testkeys.Parse(testkeys.P384()).Public()
+	if id != "" {
+		key.ID = id
+	}
+	remote := signing.RemoteKey("hsm", key, nil)
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for i, transition := range []func(ring.State) (ring.State, error){
+		func(s ring.State) (ring.State, error) { return ring.Next(s, ring.KeyOf(remote), now) },
+		func(s ring.State) (ring.State, error) { return ring.Rotate(s, nil, now) },
+	} {
+		testutil.Must(t, p.ring.Update(int64(2+i), transition))
+	}
+	return key
+}
+
+// TestHandbackOfARemoteKey needs no signer, no manager and no kube-apiserver.
+func TestHandbackOfARemoteKey(t *testing.T) {
+	t.Parallel()
+	const foreign = "hsm/1"
+	for name, tc := range map[string]struct {
+		id   string
+		skip bool
+		want string
+	}{
+		"NoPrivateHalf": {
+			want: "signs now, and kep740:hsm has its private half, which kube-apiserver needs in a file; rotate to a key in a file " +
+				"first, or if that process is lost, \"keys export --kubeadm --new-key\" writes one",
+		},
+		"ForeignID": {
+			id: foreign, want: "key hsm/1 has an ID that kep740:hsm has chosen, and kube-apiserver with key files refuses all its tokens",
+		},
+		"Skipped": {id: foreign, skip: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newRotated(t, true)
+			p.toSigner(t, tc.id)
+			p.config.SkipKeyCheck = tc.skip
+			wantError(t, "", Handback(t.Context(), p.config), tc.want) // a dry run
+		})
+	}
+}
+
+// TestHandbackOfRevokedKeys: no file and no flag gives kube-apiserver a key back that was revoked. The ring has revoked the first key.
+func TestHandbackOfRevokedKeys(t *testing.T) {
+	t.Parallel()
+	rsa := keyID(t, testkeys.RSA2048())
+	exported := func(t *testing.T, p *rotated) {
+		p.write(t, "pki/sa.key", testkeys.P256())
+		p.write(t, "pki/sa.pub", public(t, testkeys.P256()))
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		remote bool // another process signs since
+		files  func(*testing.T, *rotated)
+		want   string
+	}{
+		"Exported": {files: exported},
+		"SecondFile": {
+			reason: "of an earlier rotation by hand", files: func(t *testing.T, p *rotated) {
+				exported(t, p)
+				p.write(t, "pki/old-sa.pub", public(t, testkeys.RSA2048()))
+			}, want: "ROOT/etc/kubernetes/pki/old-sa.pub holds key " + rsa +
+				", which was revoked: kube-apiserver would accept its tokens again",
+		},
+		"Appended": {
+			reason: "the operator has added the new key in place of replacing the file", files: func(t *testing.T, p *rotated) {
+				p.write(t, "pki/sa.key", testkeys.P256())
+				p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.RSA2048()), public(t, testkeys.P256())))
+			}, want: "ROOT/etc/kubernetes/pki/sa.pub holds key " + rsa + ", which was revoked",
+		},
+		"NotExported": {
+			reason: "a second node, which has applied the revocation without a change of its file", files: func(*testing.T, *rotated) {},
+			want: rsa + ", which was revoked",
+		},
+		"PrivateKey": {
+			reason: "the leaked one would sign", remote: true, files: func(t *testing.T, p *rotated) {
+				p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.P384())))
+			}, want: "ROOT/etc/kubernetes/pki/sa.key holds key " + rsa + ", which was revoked",
+		},
+		"NewKey": {
+			reason: "as keys export --new-key writes it", remote: true, files: func(t *testing.T, p *rotated) {
+				p.write(t, "pki/sa.key", testkeys.P256Other())
+				p.write(t, "pki/sa.pub",
+					slices.Concat(public(t, testkeys.P256Other()), public(t, testkeys.P256()), public(t, testkeys.P384())))
+			},
+		},
+		"NewKeyIsNotVerified": {
+			reason: "kube-apiserver does not know the key that would sign", remote: true, files: func(t *testing.T, p *rotated) {
+				p.write(t, "pki/sa.key", testkeys.P256Other())
+				p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.P384())))
+			}, want: "kep740:hsm has its private half, which kube-apiserver needs in a file",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newRotated(t, true)
+			if name == "SecondFile" {
+				const verifies = "--service-account-key-file=/etc/kubernetes/pki/"
+				p.config.SkipKeyCheck = true
+				p.writeSteps(t, handback, all)
+				p.change(t, "kube-apiserver", verifies+"sa.pub", verifies+"sa.pub\n    - "+verifies+"old-sa.pub")
+				p.config.ExternalSigner, p.config.Rewrite = true, true
+				p.write(t, "pki/old-sa.pub", public(t, testkeys.RSA2048()))
+				p.writeSteps(t, takeover, all)
+				p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theKey, theRing))
+				p.config.ExternalSigner, p.config.Rewrite = false, false
+			}
+			generation := int64(2)
+			if tc.remote {
+				p.toSigner(t, "")
+				generation = 4
+			}
+			testutil.Must(t, p.ring.Update(generation, func(s ring.State) (ring.State, error) {
+				return ring.Revoke(s, []ring.Removed{revocation(testkeys.Parse(testkeys.RSA2048()).Public())}, nil, nil, time.Now())
+			}))
+			tc.files(t, p)
+			for _, skip := range []bool{false, true} {
+				p.config.SkipKeyCheck = skip
+				if name == "NewKeyIsNotVerified" && skip {
+					continue // the operator insists
+				}
+				p.refuses(t, tc.reason, Handback, p.located(tc.want)) // a dry run
+			}
+		})
+	}
+}
+
+func revocation(key signing.PublicKey) ring.Removed {
+	return ring.Removed{ID: key.ID, Digest: key.Digest(), Reason: ring.Revoked}
+}
+
+// TestHandbackOfALateHost: its ring file lacks what another host has revoked and published, and it verifies without that key.
+// So it is also where a file of further keys is gone, and the operator insists.
+func TestHandbackOfALateHost(t *testing.T) {
+	t.Parallel()
+	revoked := testkeys.Parse(testkeys.RSA2048()).Public()
+	for name, late := range map[string]bool{"Late": true, "VerifyFileIsGone": false} {
+		p := newRotated(t, false)
+		p.write(t, "pki/sa.key", testkeys.P256())
+		p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
+		if late {
+			p.config.Client = fake.NewClientset(clitest.IdentityLeases("n")...)
+			testutil.Must(t, hosts.Edit(t.Context(), p.config.Client, func(published *hosts.Published) error {
+				published.Removed = ring.Revocations{revocation(revoked)}
+				return nil
+			}))
+		} else {
+			testutil.Must(t, p.ring.Update(2, func(s ring.State) (ring.State, error) {
+				return ring.Revoke(s, []ring.Removed{revocation(revoked)}, nil, nil, time.Now())
+			}))
+			p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theRing,
+				theRing+"\n    - "+component.Assign(component.VerifyKeyFlag, "/etc/kubernetes/pki/gone.pub")))
+		}
+		for _, p.config.SkipKeyCheck = range []bool{false, true} {
+			p.refuses(t, name, Handback, "holds key "+revoked.ID+", which was revoked")
+		}
+	}
+}
+
+// TestHandbackNeedsTheAdmissionFile: kube-apiserver would not start without the operator's file.
+func TestHandbackNeedsTheAdmissionFile(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37", "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
+	p.write(t, "pki/admission.yaml", []byte(admissionHead))
+	p.writeSteps(t, takeover, all)
+	p.remove(t, "pki/admission.yaml")
+	p.config.SkipKeyCheck = false
+	writeFiles(t, p.dir+"/pki")
+	p.refuses(t, "", Handback,
+		"kube-apiserver would not start: it gets back --admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
+}
+
+// TestUnused: our process stays while controllers would run nowhere, or the record of what it replaces is lost.
+func TestUnused(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.36")
+	p.writeSteps(t, takeover, all)
+	p.config.Steps = []string{StepAPIServer}
+	p.writeSteps(t, handback, all)
+	wantError(t, "kube-controller-manager is not handed back", p.config.unused(t.Context()), "runs in our process alone")
+	p.config.Steps = nil
+	p.remove(t, "sa-controller-manager-backup/record.json",
+		"sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml")
+	p.refuses(t, "another takeover", Takeover, "there is a last --service-account-private-key-file=, but no record")
+	p.refuses(t, "a handback", Handback, "there is a last --service-account-private-key-file=, but no record")
 }

@@ -87,10 +87,11 @@ func (f *nodeFlags) addTo(cmd *cobra.Command) {
 // addPlaces adds the flags for what is where.
 func (f *nodeFlags) addPlaces(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "kubeconfig `file` of an administrator.")
-	fs.StringVar(&f.Node, "node-name", f.Node, "`name` of this node's Node object, the suffix of its mirror pods. Default: the host name.")
-	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pod manifests. The original ones are kept "+
-		"in sa-controller-manager-backup beside it, and patches with the same changes for kubeadm in sa-controller-manager-patches.")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "Kubeconfig `file` of an administrator.")
+	fs.StringVar(&f.Node, "node-name", f.Node,
+		"The `name` of this node's Node object, the suffix of its mirror pods. Default: the host name.")
+	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "The `directory` of the static pod manifests. The original ones are "+
+		"kept in sa-controller-manager-backup beside it, and patches with the same changes for kubeadm in sa-controller-manager-patches.")
 	fs.Lookup("node-name").DefValue = "" // depends on the machine
 }
 

@@ -11,13 +11,13 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/nodefile"
+	"sa-controller-manager/manifests/staticpod"
 )
 
 // deadKubeconfig leads to an address without a listener.
@@ -235,4 +235,133 @@ func TestSecondCommand(t *testing.T) {
 		t.Errorf("afterwards: %+v", got)
 	}
 	testutil.Check(t, "files", before, p.files(t))
+}
+
+func TestKubeadmCommandLine(t *testing.T) {
+	t.Parallel()
+	clitest.Refuses(t, NewCommand, clitest.Refusals{
+		"NoCA": {
+			Args: []string{"kubeconfig", "--cert-dir=testdata/none"},
+			Want: "Error: read the cluster's CA: open testdata/none/ca.crt: no such file or directory\n",
+		},
+		"NotANode": {
+			Args: []string{"takeover", "--dry-run", "--node-name=n", "--manifests-dir=/none/manifests"},
+			Want: "Error: there is no /none/manifests/kube-controller-manager.yaml; is this a control-plane node of kubeadm?\n",
+		},
+		"BackupsAmongManifests": {
+			Args: []string{"handback", "--node-name=n", "--manifests-dir=."},
+			Want: "Error: --manifests-dir \".\" must be the absolute path of a directory in another one",
+		},
+		"StepOfTheWayBack": {
+			Args: []string{"takeover", "--node-name=n", "--steps=webhook"},
+			Want: "Error: --steps \"webhook\" must be of manager, kube-controller-manager, kube-apiserver\n",
+		},
+		"ExtraArgIsNoFlag": {
+			Args: []string{"takeover", "--node-name=n", "--extra-arg=v=4"},
+			Want: "Error: --extra-arg \"v=4\" must be a flag, --name=value\n",
+		},
+		"NoAdministrator": {
+			Args: []string{"handback", "--node-name=n", "--kubeconfig=testdata/none"},
+			Want: "Error: --kubeconfig \"testdata/none\": ",
+		},
+	})
+}
+
+// onlySigner is what --only=signer asks for.
+func (p *controlPlane) onlySigner() {
+	p.config.OnlySigner, p.config.ExternalSigner, p.config.KeepPlugin, p.config.Rewrite = true, true, true, true
+	p.config.Steps = []string{StepManager, StepAPIServer}
+}
+
+// TestOnlySigner: kube-apiserver leaves its tokens to our process, kube-controller-manager is not touched, and a handback gives
+// all files back, though our process runs none of what may have been off before.
+func TestOnlySigner(t *testing.T) {
+	t.Parallel()
+	for name, sample := range map[string]string{"ReadsFiles": "v1.37", "ReadsNone": "v1.36"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newControlPlane(t, sample)
+			p.change(t, StepControllerManager, "tokencleaner\n", "tokencleaner,-legacy-serviceaccount-token-cleaner-controller\n")
+			before, command := p.files(t), p.command(t)
+			p.onlySigner()
+			p.writeSteps(t, takeover, all)
+			after := p.files(t)
+			testutil.Check(t, "kube-controller-manager", before[kcmFile], after[kcmFile])
+			files := slices.DeleteFunc(command, func(flag string) bool {
+				return strings.HasPrefix(flag, "--service-account-key-file=") ||
+					strings.HasPrefix(flag, "--service-account-signing-key-file=")
+			})
+			testutil.Check(t, "kube-apiserver", append(files, "--"+endpointFlag+"="+manifests.SignerSocket), p.command(t))
+			own := staticpod.CommandIn([]byte(after[ownFile]))
+			testutil.Check(t, "our command", []string{"/usr/local/bin/sa-controller-manager", "signer"}, []string(own[:2]))
+			ofManager := regexp.MustCompile(`--(controllers|token-secrets|root-ca-file|webhook-|service-account-private)\S*`)
+			extra := ofManager.FindAllString(strings.Join(own, " "), -1)
+			testutil.Expect(t, extra == nil, "our process has %q", extra)
+
+			p.config.Rewrite = false
+			p.writeSteps(t, takeover, all)
+			testutil.Check(t, "after one more takeover", after, p.files(t))
+			wantError(t, "our process may stop", p.config.unused(t.Context()), "first run: kubeadm handback --steps=kube-apiserver")
+			p.config.Steps = nil
+			p.writeSteps(t, handback, all)
+			wantError(t, "our process may stop", p.config.unused(t.Context()), "")
+			testutil.Check(t, "after the handback", before, p.withoutBackups(t))
+		})
+	}
+}
+
+// TestSignerAndEverything: from the one to the other it is another takeover, and back only by a handback.
+func TestSignerAndEverything(t *testing.T) {
+	t.Parallel()
+	for name, sample := range map[string]string{"ReadsFiles": "v1.37", "ReadsNone": "v1.36"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newControlPlane(t, sample)
+			before := p.files(t)
+			p.onlySigner()
+			p.writeSteps(t, takeover, all)
+			p.config.OnlySigner, p.config.ExternalSigner, p.config.KeepPlugin, p.config.Steps = false, false, false, nil
+			p.refuses(t, "it would sign with a key file", Takeover, "and the rewrite would drop it; to keep it add")
+			p.config.Pod.extraArgs = append(p.config.Pod.extraArgs, "--"+component.KeyFlag+"=",
+				"--"+component.KeyRingFlag+"="+manifests.KeyRing)
+			p.writeSteps(t, takeover, all)
+			status := testutil.Get(p.config.status())(t)
+			testutil.Check(t, "status", takenOver, status.State)
+			if slices.Contains(status.Command, manifests.SignerCommand) ||
+				!slices.Contains(status.Command, "--external-signer-socket="+manifests.SignerSocket) {
+				t.Errorf("our command is %q, want that of the manager, which signs, too", status.Command)
+			}
+			p.onlySigner()
+			p.refuses(t, "back", Takeover, "; first run: kubeadm handback")
+			p.config.Steps, p.config.Rewrite = nil, false
+			p.writeSteps(t, handback, all)
+			testutil.Check(t, "after the handback", before, p.withoutBackups(t))
+		})
+	}
+}
+
+// TestSignerKeepsNoFlagOfTheManager: what an interrupted takeover of everything was given is named with its way out.
+func TestSignerKeepsNoFlagOfTheManager(t *testing.T) {
+	t.Parallel()
+	const ring = "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/ring"
+	p := newTakeoverNode(t)
+	writeRing(t, p.dir+"/pki/ring")
+	p.takenOver(t, "--extra-arg=--service-account-private-key-file=", ring)
+	got := p.takeover(t, "--only=signer", "--dry-run")
+	for _, want := range []string{`"--service-account-private-key-file=" is not for signer`, "--reset drops what is kept"} {
+		testutil.Expect(t, got.Code == 1 && strings.Contains(got.Stderr, want), "%+v, want %q", got, want)
+	}
+	if got := p.takeover(t, "--only=signer", "--reset", ring, "--dry-run"); got.Code != 0 {
+		t.Errorf("with --reset: %+v", got)
+	}
+}
+
+// TestTakeoverWithoutItsRecord: the backup, which is the only copy of the key flags then, is not written over.
+func TestTakeoverWithoutItsRecord(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	p.onlySigner()
+	p.writeSteps(t, takeover, all)
+	p.remove(t, "sa-controller-manager-backup/record.json", apiServerPatch)
+	p.refuses(t, "again", Takeover, "there is --"+endpointFlag+"="+manifests.SignerSocket+", but no record of what a takeover has changed")
 }

@@ -61,7 +61,7 @@ func (p *podFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&p.binary, binaryFlag, p.binary, "This program's `file` on the host. Our Pod runs it in the image of "+
 		"kube-controller-manager. Default: the running executable.")
 	fs.Lookup(binaryFlag).DefValue = "" // depends on the machine
-	fs.StringVar(&p.image, imageFlag, p.image, "`image` that contains this program, to run instead of --binary.")
+	fs.StringVar(&p.image, imageFlag, p.image, "The `image` that contains this program, to run instead of --binary.")
 	fs.StringVar(&p.only, onlyFlag, p.only, "\"signer\": change nothing but who signs kube-apiserver's tokens, with a key ring. Kept "+
 		"until another takeover has --only=. Implies --external-signer.")
 	fs.StringVar(&p.tokenSecrets, tokenSecretsFlag, p.tokenSecrets,

@@ -6,17 +6,22 @@ package kubeadm
 import (
 	"bytes"
 	stdcmp "cmp"
+	"slices"
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	webhookconfig "k8s.io/apiserver/pkg/admission/plugin/webhook/config"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
-
+	"k8s.io/client-go/kubernetes/fake"
 	"sa-controller-manager/admission/configfile"
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
@@ -197,4 +202,71 @@ func TestSwitchedOff(t *testing.T) {
 	}
 	testutil.Must(t, p.config.deleteFiles(t.Context()))
 	wantError(t, "after a handback", p.config.switchedOff(t.Context()), "")
+}
+
+// TestCheckPlugin: kube-apiserver's plugin goes only if our process does its work.
+func TestCheckPlugin(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		args     []string
+		want     string // part of the error, "" for none
+		ordinary bool
+	}{
+		"Default": {ordinary: true},
+		"Secret":  {args: []string{"--pod-token=secret"}},
+		"Limits":  {args: []string{"--limit-secret-references=true"}},
+		"Ignore":  {args: []string{"--webhook-failure-policy=Ignore"}, want: "--webhook-failure-policy=Ignore"},
+		"NoPort":  {args: []string{"--webhook-port=0"}, want: "it serves no webhook"},
+		"Unknown": {args: []string{"--of-another-version"}, ordinary: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newControlPlane(t, "v1.37")
+			ordinary, err := p.config.checkPlugin(append([]string{theKey}, tc.args...))
+			wantError(t, name, err, p.located(tc.want))
+			testutil.Expect(t, ordinary == tc.ordinary, "ordinary: %t, want %t", ordinary, tc.ordinary)
+		})
+	}
+	p := newControlPlane(t, "v1.37")
+	p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-failure-policy=Ignore", "--webhook-registration=static"}))
+	p.refuses(t, "a takeover", Takeover, "--webhook-failure-policy=Ignore")
+}
+
+// TestUnrestricted: the policy goes with the last kube-apiserver that has no plugin.
+func TestUnrestricted(t *testing.T) {
+	t.Parallel()
+	server := mirror(component.APIServer, "m", true, pluginOff)
+	objects := slices.Concat([]runtime.Object{server}, clitest.Policy(podpolicy.Refusal), clitest.Policy(podpolicy.Completion))
+	c := Config{Client: fake.NewClientset(objects...)}
+	testutil.Must(t, c.unrestricted(t.Context()))
+	policies := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	_, err := policies.Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
+	testutil.Expect(t, err == nil, "while another kube-apiserver has no plugin: %v", err)
+	testutil.Must(t, c.Client.CoreV1().Pods(metav1.NamespaceSystem).Delete(t.Context(), server.Name, metav1.DeleteOptions{}))
+	testutil.Must(t, c.unrestricted(t.Context()))
+	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {
+		exists, problem, err := policy.Problem(t.Context(), c.Client)
+		testutil.Expect(t, err == nil && !exists, "afterwards the problem is %q, %v", problem, err)
+	}
+}
+
+// TestEarlier: who changes Pods before our webhook is named before kube-apiserver loses its plugin.
+func TestEarlier(t *testing.T) {
+	t.Parallel()
+	rule := admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{"*"},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}},
+	}
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: rule}},
+			},
+		},
+	}
+	p := newControlPlane(t, "v1.37")
+	p.config.Client = fake.NewClientset(policy)
+	p.refuses(t, "dry run", Takeover, "pods \"kube-apiserver-n\" not found")
+	want := "(docs/comparison.md): MutatingAdmissionPolicy theirs."
+	testutil.Expect(t, strings.Contains(p.out.String(), want), "it does not print %q:\n%s", want, &p.out)
 }

@@ -5,6 +5,7 @@ package tokens
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,6 +104,9 @@ func (o *inspectOptions) validate() []error {
 		if issuer == "" {
 			p.Add("service-account-issuer", issuer, "must be an issuer; leave the flag out if there is none")
 		}
+	}
+	if place, _, _ := strings.Cut(o.jwks, "?"); strings.Contains(place, "://") && !strings.HasPrefix(place, "https://") {
+		p.Add("jwks", place, "must be an https URL, a file or \""+keys.AtCluster+"\"")
 	}
 	p.Positive("timeout", o.timeout)
 	p.Asks(o.cluster || o.jwks == keys.AtCluster, o.connection.Context)

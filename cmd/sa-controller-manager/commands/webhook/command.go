@@ -100,8 +100,7 @@ func switches() []onOff {
 				options.ProgramName + " webhook register with the same flag. Other hosts have files of their own.\n" +
 				"The policy for Pods (" + podpolicy.Name + ") still refuses Pods without an account, until\n" +
 				options.ProgramName + " webhook unregister without that flag makes it warn.\n",
-			done: "The webhook is off. " + registration.Name + ", the MutatingWebhookConfiguration and the\n" +
-				"ValidatingWebhookConfiguration, has no webhooks and is annotated with\n" +
+			done: "The webhook is off. Both configurations named " + registration.Name + " are empty and have the annotation\n" +
 				registration.Annotation + "=" + registration.AnnotationOff + ". kube-apiserver may take a second to follow.\n" +
 				"To switch it on again: " + options.ProgramName + " webhook register, with the same flags\n",
 		},

@@ -26,6 +26,7 @@ import (
 
 	"google.golang.org/grpc/test/bufconn"
 	"k8s.io/component-base/metrics"
+
 	"sa-controller-manager/internal/testutil"
 )
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
 	"sa-controller-manager/internal/testutil"
 )
 

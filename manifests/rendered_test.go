@@ -21,8 +21,9 @@ import (
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
-	"sa-controller-manager/internal/testutil"
 	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // documents splits a file.

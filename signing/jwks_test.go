@@ -128,7 +128,7 @@ func TestParseJWKSRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, err := signing.ParseJWKS([]byte(document))
-			testutil.Require(t, err != nil && len(keys) <= 0, "got %v", keys)
+			testutil.Require(t, err != nil && len(keys) == 0, "got %v", keys)
 			testutil.Expect(t, !strings.Contains(err.Error(), "CANARY"), "error %q quotes the document", err)
 		})
 	}

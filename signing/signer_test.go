@@ -25,6 +25,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/util/keyutil"
+
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
+
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"

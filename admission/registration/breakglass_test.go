@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
+
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -370,6 +371,6 @@ func TestCompletedPodsAreSkipped(t *testing.T) {
 		}
 	}
 	got := (Spec{}).notCompleted(isComplete)
-	testutil.Expect(t, len(got) <= 0, "other plugins see no Pod with %v", got)
+	testutil.Expect(t, len(got) == 0, "other plugins see no Pod with %v", got)
 	testutil.Check(t, "conditions without an ordinary plugin", 1, len(urlSpec().notCompleted(isComplete, notAMirror())))
 }

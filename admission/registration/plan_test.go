@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
+
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/internal/check"
@@ -332,7 +333,7 @@ func (c conditions) exempts(t *testing.T, r podRequest) bool {
 		&apiadmission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: apiadmission.NewLazyObject(&r.pod)},
 		nil,
 		nil)
-	testutil.Require(t, result.Error == nil || len(r.pod.Spec.Containers) <= 0, "the conditions cannot be evaluated: %v", result.Error)
+	testutil.Require(t, result.Error == nil || len(r.pod.Spec.Containers) == 0, "the conditions cannot be evaluated: %v", result.Error)
 	return result.Error == nil && !result.Matches
 }
 

@@ -21,9 +21,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/testutil"
-	"sigs.k8s.io/yaml"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
@@ -59,7 +60,7 @@ func TestIgnores(t *testing.T) {
 			tc.change(request)
 			response := &admission.Response{}
 			err := plugin.Admit(t.Context(), request, response)
-			testutil.Expect(t, err == nil && len(response.Patch) <= 0, "%s: Admit: %v, %v", tc.reason, err, response.Patch)
+			testutil.Expect(t, err == nil && len(response.Patch) == 0, "%s: Admit: %v, %v", tc.reason, err, response.Patch)
 			testutil.CheckError(t, tc.reason, "", plugin.Validate(t.Context(), request, response))
 		})
 	}
@@ -228,7 +229,7 @@ func TestEphemeralContainers(t *testing.T) {
 	forEachCase(t, "ephemeral", func(t *testing.T, tc podCase) {
 		plugin, response := tc.plugin(t), &admission.Response{}
 		err := plugin.Admit(t.Context(), ephemeralUpdate(tc.Pod), response)
-		testutil.Expect(t, err == nil && len(response.Patch) <= 0, "Admit has an opinion about an update: %v, %v", err, response.Patch)
+		testutil.Expect(t, err == nil && len(response.Patch) == 0, "Admit has an opinion about an update: %v, %v", err, response.Patch)
 		tc.check(t, response, plugin.Validate(t.Context(), ephemeralUpdate(tc.Pod), response))
 	})
 }

@@ -160,7 +160,7 @@ func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admi
 	t.Helper()
 	first := &admission.Response{}
 	if err := plugin.Admit(t.Context(), request, first); err != nil {
-		testutil.Expect(t, len(first.Patch) <= 0, "a refusal came with a patch: %v", first.Patch)
+		testutil.Expect(t, len(first.Patch) == 0, "a refusal came with a patch: %v", first.Patch)
 		return first, nil, err
 	}
 	again := *request
@@ -169,7 +169,7 @@ func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admi
 	second := &admission.Response{}
 	err := plugin.Admit(t.Context(), &again, second)
 	testutil.Require(t, err == nil, "the patched Pod was refused: %v\n%s", err, again.Object)
-	testutil.Expect(t, len(second.Patch) <= 0, "the patched Pod was patched again: %+v", second.Patch)
+	testutil.Expect(t, len(second.Patch) == 0, "the patched Pod was patched again: %+v", second.Patch)
 	testutil.CheckError(t, "the admitted Pod is not valid", "", plugin.Validate(t.Context(), &again, &admission.Response{}))
 	return first, again.Object, nil
 }

@@ -12,8 +12,9 @@ import (
 	"strings"
 
 	"go.step.sm/crypto/kms/uri"
-	"sa-controller-manager/signing"
 	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/signing"
 )
 
 // keySpec is the content of NAME.yaml. It holds no secret: PINs and tokens are in files of their

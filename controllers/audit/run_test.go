@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"

@@ -89,7 +89,7 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 		testutil.Check(t, "missing before the start", all, v.Missing())
 		ctx, cancel := context.WithCancel(t.Context())
 		v.Start(ctx)
-		testutil.Expect(t, v.Await(ctx) && len(v.Missing()) <= 0, "missing after Await: %v", v.Missing())
+		testutil.Expect(t, v.Await(ctx) && len(v.Missing()) == 0, "missing after Await: %v", v.Missing())
 		synctest.Wait()
 		secrets, _ := v.TokenSecrets()
 		testutil.Expect(t, len(secrets.OfAccount(cache.NewObjectName("shop", "robot"))) == 1,
@@ -120,7 +120,7 @@ func TestMissingNamesWhatIsNotListed(t *testing.T) {
 		testutil.Expect(t, !v.Await(soon), "Await says synced although secrets cannot be listed")
 		testutil.Check(t, "missing", []string{secretsName}, v.Missing())
 		allowed.Store(true)
-		testutil.Expect(t, v.Await(t.Context()) && len(v.Missing()) <= 0, "not synced although the list is allowed now: missing %v",
+		testutil.Expect(t, v.Await(t.Context()) && len(v.Missing()) == 0, "not synced although the list is allowed now: missing %v",
 			v.Missing())
 	})
 }

@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
@@ -106,7 +107,7 @@ func TestPlan(t *testing.T) {
 			again := plan(file, got.state, now, overlap)
 			testutil.Check(t, "state decided again", a.describe(got.state, now), a.describe(again.state, now))
 			testutil.Check(t, "PEM decided again", string(got.published.PEM()), string(again.published.PEM()))
-			testutil.Expect(t, len(again.began)+len(again.ended) <= 0, "it is reported again")
+			testutil.Expect(t, len(again.began)+len(again.ended) == 0, "it is reported again")
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clienttesting "k8s.io/client-go/testing"
+
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"

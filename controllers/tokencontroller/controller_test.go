@@ -42,7 +42,7 @@ func TestTerms(t *testing.T) {
 		w.Delete(t, account())
 		time.Sleep(time.Minute)
 		secrets, err := w.Client.CoreV1().Secrets(testNamespace).List(t.Context(), metav1.ListOptions{})
-		testutil.Expect(t, err == nil && len(secrets.Items) <= 0, "of a deleted account there is %v (%v)", secrets.Items, err)
+		testutil.Expect(t, err == nil && len(secrets.Items) == 0, "of a deleted account there is %v (%v)", secrets.Items, err)
 		testutil.Check(t, "Events", []string{"Normal TokenReferenceRemoved", "Normal TokenReferenceRemoved"}, w.Events())
 		stop()
 	})

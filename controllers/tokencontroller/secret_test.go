@@ -23,6 +23,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
@@ -139,7 +140,7 @@ func TestSyncSecret(t *testing.T) {
 			if !tc.uncached {
 				w.Cache(t, cmp.Or(tc.account, account()))
 			}
-			testutil.Expect(t, w.secretDue(w.secrets.Get(named("token"))) || len(tc.want)+len(tc.events) <= 0,
+			testutil.Expect(t, w.secretDue(w.secrets.Get(named("token"))) || len(tc.want)+len(tc.events) == 0,
 				"%s: a new leader does not queue it",
 				tc.reason)
 			if tc.fails != "" {
@@ -293,7 +294,7 @@ func TestManyReferencesCostFewRequests(t *testing.T) {
 				at(fmt.Sprint(10 + second))
 				_ = w.syncAccount(t.Context(), named("app"))
 				asked := w.Actions(t)
-				testutil.Expect(t, (!tc.listed || len(asked) <= 0) && len(asked) <= 1, "after %d s: %q", second, asked)
+				testutil.Expect(t, (!tc.listed || len(asked) == 0) && len(asked) <= 1, "after %d s: %q", second, asked)
 			}
 			w.Clock.Step(2 * time.Second)
 			_ = w.syncAccount(t.Context(), named("app"))
@@ -387,7 +388,7 @@ func TestAWriteThatChangedNothing(t *testing.T) {
 			testutil.Check(t, tc.reason, []string{"Warning TokenSecretRefused"}, w.Events()[:1])
 			for _, series := range []string{"sacm_legacy_tokens_issued_total", "sacm_token_references_removed_total"} {
 				counted := w.Series(t, series)
-				testutil.Expect(t, len(counted) <= 0, "%s: %s is %v", tc.reason, series, counted)
+				testutil.Expect(t, len(counted) == 0, "%s: %s is %v", tc.reason, series, counted)
 			}
 		})
 	}
@@ -439,7 +440,7 @@ func TestNoSignatureAfterARefusal(t *testing.T) {
 	}
 	testutil.Check(t, "Events", []string{"Warning TokenSecretRefused"}, w.Events())
 	counted := w.Series(t, "sacm_legacy_tokens_issued_total")
-	testutil.Expect(t, len(counted) <= 0, "issued: %v", counted)
+	testutil.Expect(t, len(counted) == 0, "issued: %v", counted)
 }
 
 // TestARefusedFill: the users of a Secret read in an Event who refuses the write. The author of a policy may quote what the Secret holds

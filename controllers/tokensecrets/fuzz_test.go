@@ -46,7 +46,7 @@ func FuzzObserve(f *testing.F) {
 			withAnnotation(ReissueAnnotation, reissue), withAnnotation(ReplacesAnnotation, replaces), withAnnotation(KeepAnnotation, keep),
 			func(s *corev1.Secret) { s.ManagedFields = []metav1.ManagedFieldsEntry{wrote(manager, fields)} })
 		observed := Observe(secret)
-		testutil.Expect(t, observed.AccountName == "" || observed.AccountName == name && len(validation.IsDNS1123Subdomain(name)) <= 0,
+		testutil.Expect(t, observed.AccountName == "" || observed.AccountName == name && len(validation.IsDNS1123Subdomain(name)) == 0,
 			"account %q from the annotation %q", observed.AccountName, name)
 		testutil.Expect(t, (observed.AccountUID == "") == (uid == "") && (len(uid) > longestUID || string(observed.AccountUID) == uid),
 			"UID %q from the annotation %q", observed.AccountUID, uid)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
+
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"

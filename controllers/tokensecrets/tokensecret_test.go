@@ -248,7 +248,7 @@ func TestNewName(t *testing.T) {
 		account := strings.Repeat("a", length)
 		name := NewName(account, NewSuffix())
 		problems := validation.IsDNS1123Subdomain(name)
-		testutil.Expect(t, len(problems) <= 0, "account name of %d characters: %v", length, problems)
+		testutil.Expect(t, len(problems) == 0, "account name of %d characters: %v", length, problems)
 		testutil.Expect(t, NewName(account, NewSuffix()) != name, "%s is made twice", name)
 	}
 }

@@ -90,7 +90,7 @@ func TestWriteOnASpoiledDisk(t *testing.T) {
 			}
 			holds(t, path, "one", 0o600)
 			left := testutil.Get(filepath.Glob(filepath.Join(dir, ".*")))(t)
-			testutil.Expect(t, len(left) <= 0, "left over: %q", left)
+			testutil.Expect(t, len(left) == 0, "left over: %q", left)
 		})
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	componentbaseconfig "k8s.io/component-base/config"
+
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testutil"
 )

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
+
 	"sa-controller-manager/internal/testutil"
 )
 

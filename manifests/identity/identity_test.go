@@ -24,6 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
 	testingclock "k8s.io/utils/clock/testing"
+
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -57,7 +58,7 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 		testutil.Expect(t, err == nil && info.Mode().Perm() == 0o600, "mode of %s: %v, %v", name, info.Mode(), err)
 	}
 	rest, err := clientcmd.BuildConfigFromFlags("", n.config.path("kubeconfig"))
-	testutil.Expect(t, err == nil && rest.CertFile == n.config.path("client.pem") && len(rest.CertData) <= 0,
+	testutil.Expect(t, err == nil && rest.CertFile == n.config.path("client.pem") && len(rest.CertData) == 0,
 		"client-go uses %q, %v; it follows no other form than a file", rest.CertFile, err)
 }
 

@@ -24,9 +24,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
-	"sigs.k8s.io/yaml"
 )
 
 // apiServer takes objects, each once.
@@ -152,7 +153,7 @@ func TestApplyPermissionsWithoutTheKeyOfTheCA(t *testing.T) {
 	n.config.ApplyPermissions = true
 	n.remove(t, "ca.key")
 	n.ensure(t)
-	testutil.Expect(t, strings.Contains(n.said.String(), "kubectl apply -k manifests/permissions") && len(a.callers) <= 0,
+	testutil.Expect(t, strings.Contains(n.said.String(), "kubectl apply -k manifests/permissions") && len(a.callers) == 0,
 		"it says %q after %d requests", n.said.String(), len(a.callers))
 }
 

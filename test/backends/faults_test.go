@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/backends/vault"
 	"sa-controller-manager/test/devcluster"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/vault/sdk/logical"
 	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/backends/vault"
 )
 

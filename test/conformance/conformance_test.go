@@ -33,6 +33,7 @@ import (
 	_ "k8s.io/kubernetes/test/e2e/auth" // the specs
 	"k8s.io/kubernetes/test/e2e/framework"
 	"k8s.io/kubernetes/test/e2e/framework/config"
+
 	"sa-controller-manager/test/devcluster"
 )
 

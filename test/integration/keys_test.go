@@ -255,7 +255,8 @@ func post(t *testing.T, url, body string) string {
 	transport := &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}
 	request := testutil.Get(http.NewRequestWithContext(testcluster.Context(t), http.MethodPost, url, strings.NewReader(body)))(t)
 	request.Header.Set("Content-Type", "application/json")
-	response := testutil.Get(transport.RoundTrip(request))(t)
+	response, err := transport.RoundTrip(request)
+	testutil.Must(t, err)
 	defer response.Body.Close()
 	text := testutil.Get(io.ReadAll(response.Body))(t)
 	return fmt.Sprint(response.Header, string(text))

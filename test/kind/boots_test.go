@@ -64,7 +64,7 @@ func boots(t *testing.T) *cluster {
 	answers := c.answers(t, namespace, c.asker(t))
 	c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
 	missed := c.missed(t)
-	testutil.Expect(t, len(missed) <= 0, "Pods were admitted without us: %v", missed)
+	testutil.Expect(t, len(missed) == 0, "Pods were admitted without us: %v", missed)
 	return c
 }
 

@@ -129,6 +129,13 @@ func TestRotationWithoutSigner(t *testing.T) {
 	n.allAccepted(t, "after the leak", p.good)
 }
 
+// rotationPage is docs/rotation.md and the node on which a reader follows it.
+type rotationPage struct {
+	node     *node
+	sections map[string]string // the commands below each heading
+	good     map[string]string // tokens that have to be accepted, by whose they are
+}
+
 // restart returns when another kube-apiserver is ready.
 func (p *rotationPage) restart(t *testing.T) {
 	t.Helper()
@@ -223,13 +230,6 @@ func (p *rotationPage) copiesAreEqual(t *testing.T) {
 		there, err := os.ReadFile(filepath.Join(p.node.another(), path))
 		testutil.Expect(t, err == nil && bytes.Equal(there, p.node.read(t, path)), "%s is another file on the second node: %v", path, err)
 	}
-}
-
-// rotationPage is docs/rotation.md and the node on which a reader follows it.
-type rotationPage struct {
-	node     *node
-	sections map[string]string // the commands below each heading
-	good     map[string]string // tokens that have to be accepted, by whose they are
 }
 
 func openRotationPage(t *testing.T) *rotationPage {

@@ -165,7 +165,7 @@ func TestUninstall(t *testing.T) {
 	for _, block := range blocks {
 		printed, err := n.shell(t, block).CombinedOutput()
 		testutil.Require(t, err == nil, "%v of\n%s\nit printed:\n%s", err, block, printed)
-		testutil.Expect(t, block != blocks[len(blocks)-1] || len(printed) <= 0,
+		testutil.Expect(t, block != blocks[len(blocks)-1] || len(printed) == 0,
 			"the page says that this prints nothing:\n%s\nit printed:\n%s",
 			block, printed)
 	}
@@ -179,7 +179,7 @@ func TestUninstall(t *testing.T) {
 		}
 		return err
 	})
-	testutil.Expect(t, err == nil && len(files) <= 0, "left on the node: %q, %v", files, err)
+	testutil.Expect(t, err == nil && len(files) == 0, "left on the node: %q, %v", files, err)
 	weAreGone(t, n)
 }
 

@@ -5,7 +5,6 @@ package simulation
 
 import (
 	"bytes"
-	"context"
 	"crypto"
 	"fmt"
 	"hash/fnv"
@@ -15,7 +14,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -23,21 +21,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/client-go/util/keyutil"
-	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
-	upstream "k8s.io/kubernetes/pkg/controller/serviceaccount"
-	"k8s.io/kubernetes/pkg/serviceaccount"
 	"sa-controller-manager/signing/testkeys"
-
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/integration/faultproxy"
+
 	"sa-controller-manager/test/simulation/model"
 )
 
@@ -358,75 +346,3 @@ var strangeKeys = func() *checker.KeyRing {
 }()
 
 func (n *network) replica(random *rand.Rand) string { return fmt.Sprintf("replica-%d", random.IntN(2)) }
-
-// upstreamWorkers is kube-controller-manager's --concurrent-serviceaccount-token-syncs.
-const upstreamWorkers = 5
-
-// runUpstream is the part of kube-controller-manager v1.37 that this program replaces: it leads, and ends when it has
-// lost its Lease, as that program does.
-func runUpstream(ctx context.Context, config *rest.Config, name string) error {
-	config = rest.AddUserAgent(rest.CopyConfig(config), "kube-controller-manager")
-	made, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "kube-system", "kube-controller-manager",
-		made.CoreV1(), made.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: name})
-	if err != nil {
-		return err
-	}
-	var working sync.WaitGroup
-	defer working.Wait()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, Name: "kube-controller-manager",
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				working.Go(func() {
-					if err := leadUpstream(ctx, made, config.CAData); err != nil {
-						panic(err)
-					}
-				})
-			},
-			OnStoppedLeading: stop,
-		},
-	})
-	return nil
-}
-
-func leadUpstream(ctx context.Context, client kubernetes.Interface, ca []byte) error {
-	logger := klog.FromContext(ctx)
-	private, err := keyutil.ParsePrivateKeyPEM(testkeys.P256())
-	if err != nil {
-		return err
-	}
-	generator, err := serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, private)
-	if err != nil {
-		return err
-	}
-	watched := informers.NewSharedInformerFactory(client, 12*time.Hour)
-	core := watched.Core().V1()
-	tokens, err := upstream.NewTokensController(logger, core.ServiceAccounts(), core.Secrets(), client,
-		upstream.TokensControllerOptions{TokenGenerator: generator, RootCA: ca})
-	if err != nil {
-		return err
-	}
-	accounts, err := upstream.NewServiceAccountsController(logger, core.ServiceAccounts(), core.Namespaces(), client,
-		upstream.DefaultServiceAccountsControllerOptions())
-	if err != nil {
-		return err
-	}
-	publisher, err := rootcacertpublisher.NewPublisher(core.ConfigMaps(), core.Namespaces(), client, ca)
-	if err != nil {
-		return err
-	}
-	watched.StartWithContext(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { tokens.Run(ctx, upstreamWorkers) })
-	running.Go(func() { accounts.Run(ctx, 1) })
-	running.Go(func() { publisher.Run(ctx, 1) })
-	running.Wait()
-	watched.Shutdown()
-	return nil
-}

@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/await"
 )
 

@@ -131,7 +131,7 @@ func TestWatchPassesChangesOn(t *testing.T) {
 
 	f.stop()
 	id := f.store.Load().ActiveID()
-	testutil.Expect(t, len(f.signing) <= 0 && id == keyID(testkeys.P256()), "key %s of the changed file signs without a restart", id)
+	testutil.Expect(t, len(f.signing) == 0 && id == keyID(testkeys.P256()), "key %s of the changed file signs without a restart", id)
 	testutil.Check(t, "metrics", []string{
 		`sacm_file_refused{flag="root-ca-file"} 0`, `sacm_file_refused{flag="service-account-key-file"} 0`,
 		`sacm_file_refused{flag="service-account-private-key-file"} 0`, `sacm_file_reloads_total{flag="root-ca-file",result="accepted"} 1`,
@@ -178,7 +178,7 @@ func TestWatchKeepsThePreviousContent(t *testing.T) {
 	}
 	want := []string{keyID(testkeys.P256()), keyID(testkeys.P384()), keyID(testkeys.P521())}
 	testutil.Check(t, "keys in the ring", want, keyIDs(f.ring.Keys().All()))
-	testutil.Expect(t, len(f.bundles) <= 0, "the root CA was replaced")
+	testutil.Expect(t, len(f.bundles) == 0, "the root CA was replaced")
 }
 
 func TestClientCertificate(t *testing.T) {

@@ -74,7 +74,7 @@ func TestOutputFlags(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", name, refused, problem)
 		}
 	}
-	testutil.Expect(t, len(wants) <= 0, "there is no --output of %v", wants)
+	testutil.Expect(t, len(wants) == 0, "there is no --output of %v", wants)
 }
 
 // allCommands are cmd and all below it.
@@ -139,7 +139,7 @@ func checkCommandLine(t *testing.T, args []string) {
 	testutil.Require(t, err == nil, "%v: %v", args, err)
 	testutil.Must(t, command.ParseFlags(rest))
 	left := command.Flags().Args()
-	testutil.Expect(t, len(left) <= 0, "%v: %q is no sub-command", args, left)
+	testutil.Expect(t, len(left) == 0, "%v: %q is no sub-command", args, left)
 }
 
 // containers are those of the file's Pods and Deployments.

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
+
 	"sa-controller-manager/controllers/keyring/external"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
+
 	"sa-controller-manager/controllers/keyring/external"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"

@@ -443,7 +443,7 @@ func TestImportOfAStranger(t *testing.T) {
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
 	refusedWith(t, err, "rings are forked, and several keys sign (cp-1: "+p256ID+", cp-3: "+rsaID+")")
 	p := w.published()
-	testutil.Expect(t, len(p.Removed) <= 0, "revoked: %+v", p.Removed)
+	testutil.Expect(t, len(p.Removed) == 0, "revoked: %+v", p.Removed)
 }
 
 func TestPruneAsksFirst(t *testing.T) {
@@ -558,7 +558,7 @@ func TestPruneFindsALateSigner(t *testing.T) {
 	w.clock.Step(49 * time.Hour)
 	prune("")
 	again, err := w.Prune(t.Context())
-	testutil.Expect(t, len(again) <= 0 && err == nil, "once nothing is retired: %+v, %v", again, err)
+	testutil.Expect(t, len(again) == 0 && err == nil, "once nothing is retired: %+v, %v", again, err)
 }
 
 // TestRevoke takes the active key and its predecessor out, and waits until kube-apiserver has neither, wherever

@@ -23,6 +23,7 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/ring"
@@ -312,7 +313,7 @@ func TestNobodyAnswers(t *testing.T) {
 				Cluster: &Cluster{Client: client, Namespace: "kube-system", Account: "default"},
 			}
 			signers, err := o.fills(t.Context())
-			testutil.Expect(t, len(signers) <= 0 && (err == nil) == (tc.want == "") &&
+			testutil.Expect(t, len(signers) == 0 && (err == nil) == (tc.want == "") &&
 				(err == nil || strings.Contains(err.Error(), tc.want)),
 				"%v, %v; want %q", signers, err, tc.want)
 		})

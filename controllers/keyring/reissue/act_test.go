@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
@@ -359,11 +360,11 @@ func TestRollbackAnywhere(t *testing.T) {
 		n := len(m.secrets)
 		testutil.Require(t, n <= turns+2, "%q: %d Secrets after %d changes of the ring", order, n, turns)
 		left := m.leftOver()
-		testutil.Require(t, len(left) <= 0, "%q: %q", order, left)
+		testutil.Require(t, len(left) == 0, "%q: %q", order, left)
 		own := m.own()
 		testutil.Require(t, own != nil && own.Token.KeyID() == m.ring.ActiveID(), "%q: the account's own Secret is %v", order, own)
 		steps := m.plan()
-		testutil.Require(t, len(steps) <= 0, "%q: it does not come to rest: %v", order, steps)
+		testutil.Require(t, len(steps) == 0, "%q: it does not come to rest: %v", order, steps)
 	}
 }
 

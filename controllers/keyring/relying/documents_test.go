@@ -154,7 +154,7 @@ func TestHostileDirectory(t *testing.T) {
 					plant(outside, place)))
 				want, _ := os.ReadFile(outside)
 				wrote, err := (&Documents{Issuer: issuer, Replace: true}).Publish(to, ringOf(t, "a"))
-				testutil.Expect(t, err != nil && len(wrote) <= 0, "wrote %q, %v; want an error", wrote, err)
+				testutil.Expect(t, err != nil && len(wrote) == 0, "wrote %q, %v; want an error", wrote, err)
 				got, _ := os.ReadFile(outside)
 				testutil.Check(t, "the file outside of the directory", string(want), string(got))
 			})

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
 	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/faults/workload"
 )
 

@@ -20,7 +20,6 @@ import (
 	"testing"
 
 	"k8s.io/client-go/util/keyutil"
-
 	"sa-controller-manager/internal/testutil"
 )
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"sa-controller-manager/internal/testutil"
 )
 

@@ -36,7 +36,7 @@ func allFlags() cliflag.NamedFlagSets {
 func TestDefaultsAreValid(t *testing.T) {
 	t.Parallel()
 	problems := New().Validate()
-	testutil.Expect(t, len(problems) <= 0, "the defaults are refused: %v", problems)
+	testutil.Expect(t, len(problems) == 0, "the defaults are refused: %v", problems)
 }
 
 func TestEveryFlagHasAnOriginAndAMeaning(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"

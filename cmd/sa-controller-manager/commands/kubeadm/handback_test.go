@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/ring"

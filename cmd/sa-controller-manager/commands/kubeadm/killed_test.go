@@ -21,6 +21,7 @@ import (
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests/component"

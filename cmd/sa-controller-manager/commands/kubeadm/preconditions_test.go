@@ -20,12 +20,13 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
-	"sigs.k8s.io/yaml"
 )
 
 // TestRewriteKeepsTheKeyRing: after a rotation the key file is not what signs.

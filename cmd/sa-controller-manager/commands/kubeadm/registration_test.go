@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
 	"k8s.io/client-go/kubernetes/fake"
+
 	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"

@@ -23,13 +23,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
+
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
-	"sigs.k8s.io/yaml"
 )
 
 // TestStatus is about what the files of a node say.

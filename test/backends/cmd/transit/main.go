@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/vault/sdk/logical"
 	"sa-controller-manager/internal/atomicfile"
+
 	"sa-controller-manager/test/backends/vault"
 )
 

@@ -106,7 +106,7 @@ func (r *Request) displayName() string {
 	return Short(cmp.Or(object.Metadata.Name, object.Metadata.GenerateName, "Unknown"))
 }
 
-// Short returns the beginning of a name that nobody has checked yet, for an error.
+// Short returns the beginning of an unchecked name, for an error.
 func Short(name string) string { return name[:min(len(name), maxText)] }
 
 // recoverAs must be deferred. It turns a panic into a refusal, and logs the stack.

@@ -32,7 +32,7 @@ type Request struct {
 	Namespace   string                      `json:"namespace"` // empty for cluster-scoped objects
 	Operation   Operation                   `json:"operation"`
 	DryRun      bool                        `json:"dryRun"`
-	// NoWait asks plugins to decide by what is there: nobody waits for a dry run, and a large request keeps
+	// NoWait asks plugins to decide by what is there: a dry run is not worth a wait, and a large request keeps
 	// others out while it waits.
 	NoWait bool `json:"-"`
 	// First reports that it is the first request of its connection, which has just been made.

@@ -92,7 +92,7 @@ func (s *span) of(body []byte) []byte {
 	return value
 }
 
-// envelope holds the fields that a response repeats from its request, whatever else is wrong with
+// envelope holds the fields that a response repeats from its request, even if something else is wrong with
 // that.
 type envelope struct {
 	apiVersion string

@@ -9,7 +9,7 @@ import (
 )
 
 // Guard is a Signer that refuses to sign while its key must not be used. It is the home of the rule
-// whether a key may sign: whatever knows a reason against it adds a check here, and nothing else asks.
+// whether a key may sign: each part that knows a reason against it adds a check here.
 // It is safe for concurrent use, also while checks are added.
 type Guard struct {
 	Signer

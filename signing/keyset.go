@@ -48,7 +48,7 @@ func NewPublicKey(key crypto.PublicKey) (PublicKey, error) {
 // Derived reports whether the key ID is the one that key files give the key.
 func (k PublicKey) Derived() bool { return k.Digest() == k.ID }
 
-// Digest returns the ID that key files give the key, whatever ID it has here.
+// Digest returns the ID that key files give the key, which may have another ID here.
 func (k PublicKey) Digest() string {
 	if id, err := keyID(k.Key); err == nil {
 		return id
@@ -59,7 +59,7 @@ func (k PublicKey) Digest() string {
 // Equal reports whether two keys have the same ID and are the same key.
 func (k PublicKey) Equal(other PublicKey) bool { return k.ID == other.ID && k.SameKey(other) }
 
-// SameKey reports whether both are the same key, under whatever IDs.
+// SameKey reports whether both are the same key, under any IDs.
 func (k PublicKey) SameKey(other PublicKey) bool {
 	same, ok := k.Key.(interface {
 		Equal(other crypto.PublicKey) bool

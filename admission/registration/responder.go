@@ -52,7 +52,7 @@ func (p *ProbeResponder) Probe(request *admission.Request, response *admission.R
 
 // probeID returns the ID of a probe, "" for any other request.
 func probeID(request *admission.Request) string {
-	// A probe is small, whatever other webhooks add to it, and its answer repeats it. Very few Pods are probes, and
+	// A probe is small, even with what other webhooks add to it, and its answer repeats it. Very few Pods are probes, and
 	// searching for a word is cheaper than decoding JSON.
 	if !request.DryRun || len(request.Object) > 32<<10 || !bytes.Contains(request.Object, []byte(probeAnnotation)) {
 		return ""

@@ -36,7 +36,7 @@ type StaticFilesConfig struct {
 
 // StaticFiles keeps both configurations as files for the kube-apiserver of this host. Every replica runs
 // one. A loop keeps the files, and never waits for kube-apiserver. Another one asks kube-apiserver: see
-// question.
+// proof.
 type StaticFiles struct {
 	board
 
@@ -50,7 +50,7 @@ type StaticFiles struct {
 	binds    bool          // they have rules, if only those of a previous process
 	caBundle []byte        // that they have
 	proven   []byte        // the caBundle; nil before, and from a switch-off, a removal or a lost proof on
-	question question      // about contents
+	proof    proof         // about contents
 }
 
 // NewStaticFiles returns StaticFiles that do not run yet. The spec must be valid.
@@ -111,7 +111,7 @@ func (s *StaticFiles) keepFiles(ctx context.Context) error {
 
 // leave removes the files after UnregisterStatic: this process may have written them again meanwhile.
 func (s *StaticFiles) leave(ctx context.Context) error {
-	s.contents, s.bound, s.proven, s.question = [kinds][]byte{}, false, nil, s.question.next()
+	s.contents, s.bound, s.proven, s.proof = [kinds][]byte{}, false, nil, s.proof.next()
 	s.config.ServingCA.Registered(nil, false)
 	s.config.Metrics.loaded(false)
 	s.show(ctx, Status{State: Off, Detail: StaticOffPath(s.config.Dir) + " is there; to switch it on, on this host: " +
@@ -136,7 +136,7 @@ func (s *StaticFiles) write(ctx context.Context) error {
 		return err
 	}
 	right := bytes.Equal(found[mutating], wanted[mutating]) && bytes.Equal(found[validating], wanted[validating])
-	if !right && (len(found[mutating]) == 0 || s.question.failures > 0) {
+	if !right && (len(found[mutating]) == 0 || s.proof.failures > 0) {
 		s.proven = nil // it may have been a switch-off and on again that this process has not seen
 	}
 	bound := right || bytes.Equal(s.proven, caBundle)
@@ -172,7 +172,7 @@ func (s *StaticFiles) write(ctx context.Context) error {
 	}
 	s.contents, s.bound, s.binds, s.caBundle = wanted, bound, binds, caBundle
 	if changed {
-		s.question = s.question.next()
+		s.proof = s.proof.next()
 		s.asks.AddIfRunning(s.config.Dir)
 	}
 	return nil

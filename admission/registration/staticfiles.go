@@ -91,7 +91,7 @@ func (s Spec) keepPolicy(dir string, bound bool) error {
 }
 
 // staticContents returns the files with the real rules. The entry of the probe stays beside them, so that
-// the proof can be repeated whatever the rules are.
+// the proof can be repeated with any rules.
 func (s Spec) staticContents(caBundle []byte) ([kinds][]byte, error) {
 	var entries [kinds][]entry
 	entries[mutating], entries[validating] = s.entries(caBundle)

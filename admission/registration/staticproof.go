@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// askEach is how long the answer to a question holds.
+	// askEach is how long the answer to a proof holds.
 	askEach = 10 * time.Second
 
 	// loadedEach is how many proofs pass until it is asked again which files are loaded: the metrics of kube-apiserver
@@ -32,20 +32,20 @@ const (
 	askTimeout = 10 * time.Second
 )
 
-// question is whether kube-apiserver of this host calls this process by the present files: it has loaded
-// them, and a Pod with dryRun has our answer. A write begins another one.
-type question struct {
+// proof tracks whether the local kube-apiserver calls this process through the current files: it has loaded them, and
+// a Pod with dryRun has our answer. A write starts a new proof.
+type proof struct {
 	number   int
-	answers  int // that were yes
+	answers  int // that proved it
 	failures int // one after the other
 }
 
-func (q question) next() question { return question{number: q.number + 1} }
+func (q proof) next() proof { return proof{number: q.number + 1} }
 
 // ask asks kube-apiserver, and requeues.
 func (s *StaticFiles) ask(ctx context.Context) error {
 	s.mu.Lock()
-	q, asked := s.question, s.contents[mutating] != nil
+	q, asked := s.proof, s.contents[mutating] != nil
 	s.mu.Unlock()
 	if !asked {
 		return nil // the first write queues
@@ -59,16 +59,16 @@ func (s *StaticFiles) ask(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() != nil || s.question.number != q.number {
+	if ctx.Err() != nil || s.proof.number != q.number {
 		return nil // the end, or a write has queued
 	}
 	if failed == nil {
-		s.question.answers, s.question.failures = q.answers+1, 0
+		s.proof.answers, s.proof.failures = q.answers+1, 0
 		s.proved(ctx)
 		s.asks.AddAfter(s.config.Dir, askEach)
 		return nil
 	}
-	s.question.failures++
+	s.proof.failures++
 	s.failed(ctx, failed)
 	s.asks.AddAfter(s.config.Dir, min(requeueAfter<<min(q.failures, 10), maxPause))
 	return nil
@@ -90,7 +90,7 @@ func (s *StaticFiles) proved(ctx context.Context) {
 // failed shows a failure, unless it is among the first ones of what was right. What was registered without an
 // answer still is: nothing says that it is not.
 func (s *StaticFiles) failed(ctx context.Context, failed *failure) {
-	if s.question.failures <= tolerated && (s.Status().State == Registered || s.proven != nil) {
+	if s.proof.failures <= tolerated && (s.Status().State == Registered || s.proven != nil) {
 		return
 	}
 	if !failed.unasked {

@@ -105,7 +105,7 @@ func logIn(config *crypto11.Config, pinFile, refused string) (token *crypto11.Co
 		return nil, err
 	}
 	defer func() { _ = memory.Close() }()
-	// A lock of this process alone, whatever its library has forked.
+	// A lock of this process alone, not of a child that its library has forked.
 	err = syscall.FcntlFlock(memory.Fd(), syscall.F_SETLKW, &syscall.Flock_t{Type: syscall.F_WRLCK})
 	content, readErr := io.ReadAll(memory)
 	if err := errors.Join(err, readErr); err != nil {

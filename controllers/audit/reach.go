@@ -31,9 +31,8 @@ type reach struct {
 	by    string
 }
 
-// reachOf has kube-apiserver decide, whatever it authorizes with. Reading is to list, to get by name
-// or to watch: each one gives the content. Who may do none of these may not do everything either,
-// so that most accounts cost three requests.
+// reachOf asks kube-apiserver, so that every authorizer counts. Reading is to list, to get by name or to watch: each
+// gives the content. Denied all three, an account cannot be cluster-admin: most accounts cost three requests.
 func reachOf(ctx context.Context, client kubernetes.Interface, account tokens.Account) (reach, error) {
 	for _, verb := range []string{"list", "get", "watch"} {
 		allowed, by, err := may(ctx, client, account, authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "secrets"})

@@ -43,7 +43,7 @@ type Row struct {
 	// Problem says more about an orphan or a bad token.
 	Problem string `json:"problem,omitempty"`
 
-	// idle is since when nobody has used the token; zero if that cannot be told.
+	// idle is since when the token was not used; zero if that is not known.
 	idle time.Time
 }
 
@@ -59,7 +59,7 @@ type account struct {
 // Rules are what rows are evaluated by.
 type Rules struct {
 	Now time.Time
-	// UnusedFor is how long nobody must have used a token for it to be unused.
+	// UnusedFor is the time without use after which a token is unused.
 	UnusedFor time.Duration
 	// TrackedSince is since when kube-apiserver notes the use of tokens. Untracked: it does not.
 	TrackedSince time.Time

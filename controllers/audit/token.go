@@ -21,7 +21,7 @@ const (
 	StateUnchecked signing.Role = "unchecked"
 	// StateMalformed: it is no token.
 	StateMalformed signing.Role = "malformed"
-	// StateEmpty: nobody has filled the Secret.
+	// StateEmpty: the Secret was not filled.
 	StateEmpty signing.Role = "empty"
 )
 

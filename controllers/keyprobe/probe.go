@@ -49,7 +49,7 @@ func IsRefusal(err error) bool {
 }
 
 // prove returns nil if kube-apiserver accepts a token of key. It refuses a token of an account that is
-// gone whatever its key, so a refusal counts only if the account in the cache is still there.
+// gone with any key, so a refusal counts only if the account in the cache is still there.
 func (a *Prober) prove(ctx context.Context, key *signing.PrivateKey) error {
 	account, err := a.anyAccount()
 	if err != nil {

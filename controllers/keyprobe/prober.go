@@ -140,7 +140,7 @@ func (a *Prober) Status() string {
 	return "no key signs"
 }
 
-// Confirmed reports whether kube-apiserver has accepted this key last.
+// Confirmed reports whether the last probe found that kube-apiserver accepts this key.
 func (a *Prober) Confirmed(keyID string) bool {
 	last := a.answer.Load()
 	return last.keyID == keyID && last.accepted
@@ -175,8 +175,8 @@ func (a *Prober) Run(ctx context.Context) error {
 	return nil
 }
 
-// sync probes the key. A failed probe is no error of the loop, and is repeated with a backoff of its own: a
-// key may be refused for days.
+// sync probes the key. A failed probe does not fail the sync; it is retried with its own backoff: a key may be refused
+// for days.
 func (a *Prober) sync(ctx context.Context, _ string) error {
 	key := a.Ring.Ring().Active()
 	if key == nil {
@@ -213,7 +213,7 @@ func (a *Prober) accept(id string) {
 	a.loop.AddAfter(activeKey, provePeriod)
 }
 
-// deny notes why the active key is not proven, and returns when it has to be known at the latest.
+// deny records why the active key is unproven and returns the deadline for the next result.
 func (a *Prober) deny(ctx context.Context, key *signing.PrivateKey, err error) time.Duration {
 	id := key.ID()
 	if a.unasked.keyID != id {

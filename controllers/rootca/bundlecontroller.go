@@ -124,7 +124,7 @@ func (c *BundleController) sync(ctx context.Context, _ string) error {
 }
 
 // read returns the state's Secret, nil if its content is unknown. The first answer, also that there is
-// none, is what this process goes on from. After that only this process writes it.
+// none, is what this process starts from. After that only this process writes it.
 func (c *BundleController) read(ctx context.Context) (*corev1.Secret, error) {
 	object, err := c.Client.CoreV1().Secrets(StateNamespace).Get(ctx, StateName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -54,9 +54,9 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 	return c.ensureOwn(ctx, account, adopt)
 }
 
-// deleteUnused deletes the Secret that this process has created for an account which turned out to need none:
-// a former leader had made one, and the caches were stale. Its version is that of its creation, so the token was
-// not used at kube-apiserver, which would have noted that in the Secret.
+// deleteUnused deletes the Secret that this process has created for an account which needed none: the previous leader
+// had already created one, which our stale caches did not show. The Secret still has its creation resourceVersion:
+// kube-apiserver, which records the first use of a token, has never seen this one.
 func (c *Controller) deleteUnused(ctx context.Context, account *corev1.ServiceAccount) error {
 	name := cache.MetaObjectToName(account)
 	if made, _ := c.created.get(name, string(account.UID)); made.unused != nil && !tokensecrets.References(account, made.secret) {

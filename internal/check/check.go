@@ -103,7 +103,7 @@ type Result struct {
 // Skip is the result of a check that has nothing to look at.
 func Skip(why string) Result { return Result{Note: why, Skipped: true} }
 
-// Error returns the findings for a caller that cannot go on, nil without any. flags are as for WithFlags.
+// Error returns the findings for a caller that ends with them, nil without any. flags are as for WithFlags.
 func Error(findings []Finding, flags string) error {
 	if len(findings) == 0 {
 		return nil

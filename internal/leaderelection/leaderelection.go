@@ -3,7 +3,7 @@
 
 // Package leaderelection runs the work of a leader in one replica at a time. It adds a fence to
 // client-go's elector: if the Lease was not renewed for the renew deadline, the work is stopped at
-// once and starts no further write, whatever the elector is waiting for.
+// once and starts no further write, even while the elector waits.
 //
 // A process that has lost its lease cannot know the fate of its requests, so
 // kube-controller-manager ends. This one stays, serves admission and waits to lead again: a
@@ -61,7 +61,7 @@ var errLeaseLost = errors.New("the Lease is lost, another process may lead now")
 //
 // If the Lease was not renewed for the renew deadline, it is lost: the context of work ends with
 // reconcile.ErrAtOnce, and Run waits for the Lease again. kube-controller-manager ends the process
-// instead; this one goes on serving admission.
+// instead; this one still serves admission.
 func Run(ctx context.Context, config Config, work func(context.Context) error) error {
 	lock, err := newLock(ctx, &config)
 	if err != nil {

@@ -170,7 +170,7 @@ func (r *Runner[K]) Run(ctx context.Context) {
 	workers.Wait()
 }
 
-// next works on one key, unless ctx has ended, and reports whether to go on.
+// next works on one key, unless ctx has ended, and reports whether to continue.
 func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedDelayingInterface[K]) bool {
 	key, shutdown := queue.Get()
 	if shutdown {

@@ -48,7 +48,7 @@ func redactQuery(h http.Handler) http.Handler {
 // delayLookups keeps what upstream's authentication reads from the API server for later. Upstream reads the ConfigMap
 // with the CAs of clients once when it is built, which would wait for the API server, and does without the CA of
 // proxies if that fails, until a restart. Here that read finds no ConfigMap, which is no failure. The watches, which
-// find whatever is there later, begin when the API server responds.
+// find what is there later, begin when the API server responds.
 func (s *Server) delayLookups(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodGet { // a review

@@ -128,7 +128,7 @@ func (m *Manifest) Annotations() map[string]string { return m.pod.Annotations }
 // Spec is not to be changed.
 func (m *Manifest) Spec() *corev1.PodSpec { return &m.pod.Spec }
 
-// Equal reports whether two manifests say the same, whatever their comments and the order of their keys.
+// Equal reports whether two manifests are equal but for comments and the order of keys.
 func (m *Manifest) Equal(other *Manifest) bool { return bytes.Equal(m.json, other.json) }
 
 // Plain reports whether it is printed as kubeadm prints it, so that a patch loses no comment.

@@ -144,7 +144,7 @@ const (
 	// commandTimeout is how long it may take until a command has done its work, however often it is run.
 	commandTimeout = 90 * time.Second
 	// alreadyDone is what a rollback says that was killed when it had done its work.
-	alreadyDone = "nothing to go back to"
+	alreadyDone = "no rotation to roll back"
 	// Exit codes of the commands (docs/cli.md): refused, and done with something to see to.
 	exitRefused, exitFound = 1, 2
 )

@@ -433,6 +433,14 @@ func TestPlugin(t *testing.T) {
 		"audit": {
 			args: []string{"audit", inContext, "-n", namespace}, texts: []string{"robot-token", "Token Secrets: 1"}, without: "other-token",
 		},
+		"template": {
+			args:  []string{"audit", inContext, "-A", "--older-than=0d", `-o=jsonpath={range .tokens[*]}{.name} of {.account}{"\n"}{end}`},
+			texts: []string{"robot-token of robot\n", "other-token of robot\n"},
+		},
+		"sarif": {
+			args:  []string{"audit", inContext, "-n", namespace, "-o=sarif"},
+			texts: []string{`"ruleId": "bad-token"`, `"uri": "api/v1/namespaces/` + namespace + `/secrets/robot-token"`},
+		},
 		"as a user": {
 			args: []string{"audit", inContext, "--as", namespace, "-n", namespace}, code: 1,
 			texts: []string{`User "` + namespace + `" cannot list resource`},
@@ -460,5 +468,6 @@ func TestPlugin(t *testing.T) {
 	t.Run("completion", func(t *testing.T) {
 		kubectl(t, "", "__complete", "sa-tokens", "").ExpectCode(t, 0).ExpectTexts(t, "audit\t", "doctor\t", "inspect\t", "jwks\t")
 		kubectl(t, "", "__complete", "sa-tokens", "audit", "--output", "").ExpectCode(t, 0).ExpectTexts(t, "table\nwide\njson")
+		kubectl(t, "", "__complete", "sa-tokens", "audit", inContext, "-n", "").ExpectCode(t, 0).ExpectTexts(t, "\n"+namespace+"\n")
 	})
 }

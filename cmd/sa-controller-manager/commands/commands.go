@@ -47,7 +47,7 @@ kube-controller-manager is run beside it without its serviceaccount-controller,
 serviceaccount-token-controller, root-ca-certificate-publisher-controller and
 legacy-serviceaccount-token-cleaner-controller, and without its ClusterTrustBundle
 publisher from Kubernetes 1.37 on. The admission webhook does to Pods what the
-ServiceAccount plugin of kube-apiserver does; nobody calls it until it is registered.
+ServiceAccount plugin of kube-apiserver does; it is not called before registration.
 
 Flags that kube-controller-manager has too mean the same here.`
 

@@ -14,7 +14,7 @@
 //     tokens/policy), FetchKeys returns the keys of a signing.KeySource, Metadata returns the
 //     longest lifetime of a token.
 //  3. Then Run accepts no new calls, finishes those in progress, and removes the socket.
-//     kube-apiserver goes on verifying with the keys that it has; only TokenRequests wait.
+//     kube-apiserver continues to verify with the keys that it has; only TokenRequests wait.
 //
 // Calls are served concurrently. Keys come from an immutable snapshot.
 //

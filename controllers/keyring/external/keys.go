@@ -21,7 +21,7 @@ import (
 )
 
 // decoy is a key whose private half was never kept. It is the answer when revocations have left no key:
-// kube-apiserver takes an answer without keys for an error, and then goes on with the revoked ones.
+// kube-apiserver takes an answer without keys for an error, and then keeps the revoked ones.
 var decoy = sync.OnceValues(func() (signing.PublicKey, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

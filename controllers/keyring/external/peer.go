@@ -84,7 +84,7 @@ func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
 // OverrideServerName implements credentials.TransportCredentials, which has deprecated it.
 func (peerCredentials) OverrideServerName(string) error { return nil }
 
-// callerOf is who makes the call. A connection without an answer is nobody's.
+// callerOf returns who makes the call, and false for a connection whose peer the kernel did not name.
 func callerOf(ctx context.Context) (caller, bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

@@ -210,7 +210,7 @@ func (s *Server) restoreSocket(logger klog.Logger, serve func(net.Listener)) {
 	if errors.Is(err, fs.ErrNotExist) {
 		var listener net.Listener
 		if listener, err = s.socket.bind(); err == nil {
-			_ = s.listener.Close() // nobody finds it any more; its connections stay
+			_ = s.listener.Close() // no client finds it any more; its connections stay
 			s.listener = listener
 			serve(listener)
 			logger.Info("Restored the socket of the external signer", "socket", s.config.Path)

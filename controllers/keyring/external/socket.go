@@ -125,7 +125,7 @@ func (s *socket) checkPrevious() error {
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", s.path)
 	if err != nil {
-		return nil // nobody listens any more
+		return nil // no process listens any more
 	}
 	_ = conn.Close()
 	return errServed

@@ -470,7 +470,7 @@ func (m *model) rotate(h *modelHost, without []string) error {
 func (m *model) rollback(h *modelHost) error {
 	previous, ok := h.file.Key(h.file.Previous)
 	if !ok {
-		return errors.New("nothing to go back to")
+		return errors.New("no rotation to roll back")
 	}
 	if err := m.mayUse(h, previous, nil); err != nil {
 		return err

@@ -28,7 +28,7 @@ func (p Published) MayWithdraw(key ring.Key) error {
 }
 
 // Lost reports whether no host but those of without could sign with a key in the last ten minutes. Then no caches
-// are waited for: meanwhile nobody gets a token at all.
+// are waited for: meanwhile no client gets a token.
 func (p Published) Lost(id string, without []string) bool {
 	entries := slices.DeleteFunc(slices.Clone(p.Entries), func(entry Entry) bool { return slices.Contains(without, entry.Host) })
 	return len(entries) > 0 && !slices.ContainsFunc(entries, func(entry Entry) bool { return entry.Away[id].Minutes < 10 })

@@ -117,7 +117,7 @@ func TestForgottenAPIServer(t *testing.T) {
 		w.Clock = passing{w.clock, func() { w.renew("cp-2") }}
 		lives := "kube-apiserver lives on host cp-2: leave out --without-host=cp-2"
 		refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true, Without: []string{"cp-2"}}), lives)
-		refusedWith(t, w.Rollback(t.Context(), []string{"cp-2"}), "nothing to go back to")
+		refusedWith(t, w.Rollback(t.Context(), []string{"cp-2"}), "no rotation to roll back")
 		_, err := w.Prune(t.Context(), "cp-2")
 		w.must(err) // nothing is retired
 		w.Clock = passing{w.clock, func() {}}

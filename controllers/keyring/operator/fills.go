@@ -34,7 +34,7 @@ const kubeControllerManager = "kube-controller-manager"
 
 // fills returns the token controller that leads, by the key that it signs the tokens of Secrets with. kube-controller-manager
 // may do that with a key of its own: it reads its key file at its start, so what it has written says more than the file. A dry
-// run asks nobody, because a Secret is made. If kube-controller-manager does not answer, an error says so.
+// run asks no kube-apiserver, because a Secret is made. If kube-controller-manager does not answer, an error says so.
 func (o *Operator) fills(ctx context.Context) (map[string]string, error) {
 	if o.Cluster == nil || o.File.IsDryRun() {
 		return nil, nil
@@ -56,7 +56,7 @@ func (o *Operator) fills(ctx context.Context) (map[string]string, error) {
 }
 
 // SignsRevoked returns an error if the token controller that leads signs with a revoked key: ours follows the published rings,
-// and kube-controller-manager the key file that it had at its start. While no key is revoked nobody is asked.
+// and kube-controller-manager the key file that it had at its start. While no key is revoked none is asked.
 func (o *Operator) SignsRevoked(ctx context.Context) error {
 	published, err := hosts.Fetch(ctx, o.Cluster.Client)
 	if err != nil || len(published.Removed) == 0 {

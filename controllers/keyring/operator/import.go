@@ -82,7 +82,7 @@ func (o *Operator) Import(ctx context.Context, from *ring.File, options ImportOp
 	case fallen && options.AcceptOlder:
 		return o.acceptOlder(ctx, present, copied, published, stands)
 	case fallen:
-		// The file here may be fine, and that of a fork which goes on elsewhere.
+		// The file here may be fine, and that of a fork which is used elsewhere.
 		if why, ok := errors.AsType[*ring.Refusal](o.stand(present, published).Refuses(check.Makes)); ok {
 			fact.Remedy = why.Remedy
 		}

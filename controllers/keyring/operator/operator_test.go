@@ -285,7 +285,7 @@ func TestNextAndRollback(t *testing.T) {
 	err := w.Next(t.Context(), Successor{})
 	testutil.Expect(t, ring.IsDone(err), "again: %v", err)
 	w.must(w.Next(t.Context(), Successor{Algorithm: "P-384"}))
-	refusedWith(t, w.Rollback(t.Context(), nil), "there is nothing to go back to")
+	refusedWith(t, w.Rollback(t.Context(), nil), "no rotation to roll back")
 	next, _ := w.state().Next()
 	w.accepts = append(w.accepts, next.ID)
 	w.show("cp-1", time.Hour)
@@ -306,7 +306,7 @@ func TestNextAndRollback(t *testing.T) {
 		t.Errorf("%s signs, and the next key is a %s as the one that was undone", w.state().Active().ID, after.Kind())
 	}
 	w.show("cp-1", 0)
-	refusedWith(t, w.Rollback(t.Context(), nil), "there is nothing to go back to")
+	refusedWith(t, w.Rollback(t.Context(), nil), "no rotation to roll back")
 }
 
 // TestInit: a second ring beside a live one would be forked from it, and a revoked key does not come back.

@@ -42,7 +42,7 @@ type RevokeOptions struct {
 	Without []string // hosts that are gone for good
 }
 
-// Revoke has nothing accept keys any more, whatever needs them, and returns nil when no kube-apiserver of a known
+// Revoke ends the acceptance of keys, also of those in use, and returns nil when no kube-apiserver of a known
 // host does and no token controller signs with one. The revocation is published first, so that a file that cannot be
 // written keeps it from nobody; then the ring file of this host is changed, as far as it is the newest. The notes say
 // what is left to do.

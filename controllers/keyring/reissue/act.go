@@ -185,7 +185,7 @@ func (c *Controller) discard(ctx context.Context, cached *tokensecrets.TokenSecr
 		return nil
 	}
 	_, err = tokensecrets.Delete(ctx, c.Client, c.Recorder, secret, reasonDiscarded, fmt.Sprintf(
-		"it was made to replace Secret %q and does not; nothing references it, and nobody has used it", secret.Predecessor.Name))
+		"it is an unused replacement of Secret %q: not referenced, never used", secret.Predecessor.Name))
 	return err
 }
 

@@ -25,7 +25,7 @@ type expectation struct {
 	// name stays the same until kube-apiserver has answered clearly, so that a request whose answer
 	// was lost is not repeated with another name.
 	name string
-	// at is when it was created, zero as long as nobody knows.
+	// at is when it was created, zero while that is unknown.
 	at time.Time
 }
 

@@ -70,7 +70,7 @@ func (p pairs) successor(secret *tokensecrets.TokenSecret) *tokensecrets.TokenSe
 }
 
 // replacement returns the successor if it is in service already. A Secret whose annotation forbids
-// re-issue, or that a user made, has no replacement, whatever other Secrets say.
+// re-issue, or that a user made, has no replacement, even if another Secret claims that.
 func (p pairs) replacement(secret *tokensecrets.TokenSecret) *tokensecrets.TokenSecret {
 	successor := p.successor(secret)
 	if successor == nil || forbiddenByMode(secret) != "" || !successor.InService(p.account) {

@@ -280,7 +280,7 @@ func (s *Store) Apply(desired Desired) {
 	s.changed(s.Load())
 }
 
-// State returns what is in use of the file, whatever other rings want. It does not block.
+// State returns what is in use of the file, without what other rings want. It does not block.
 func (s *Store) State() State { return s.file.Get() }
 
 // Read reads the file, which may have something else than what is in use.

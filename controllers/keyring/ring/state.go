@@ -91,7 +91,7 @@ func (r Removed) Is(key signing.PublicKey) bool { return r.ID == key.ID || r.Dig
 // Revocations are the keys that nothing may verify with.
 type Revocations []Removed
 
-// Has reports whether a key is revoked, under whatever ID it comes.
+// Has reports whether a key is revoked, under any ID.
 func (r Revocations) Has(key signing.PublicKey) bool {
 	return slices.ContainsFunc(r, func(gone Removed) bool { return gone.Is(key) })
 }
@@ -109,7 +109,7 @@ type State struct { //nolint:recvcheck // what changes it has a pointer
 	Previous string `json:"previous,omitempty"`
 	// Removed are the keys that were pruned or withdrawn.
 	Removed []Removed `json:"removed,omitempty"`
-	// Revoked are the keys that nothing may verify with. The set only grows, whatever the generation is, and
+	// Revoked are the keys that nothing may verify with. The set only grows, in every generation, and
 	// counts for Keys too: one may have been revoked on another host.
 	Revoked Revocations `json:"revoked,omitempty"`
 	// History has the last versions of the ring, at most MaxHistory, its own at the end. A copy whose version is

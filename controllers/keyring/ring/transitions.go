@@ -103,8 +103,8 @@ func Next(state State, key Key, now time.Time) (State, error) {
 func Rollback(state State, now time.Time) (State, error) {
 	previous, ok := state.Key(state.Previous)
 	if !ok {
-		return State{}, Refuse("there is nothing to go back to: no rotation since the last rollback, or its previous key is gone",
-			"rotate, to another kind of key after keys next")
+		return State{}, Refuse("no rotation to roll back: there was none since the last rollback, or its key was removed",
+			"run keys rotate; for another key type first keys next")
 	}
 	after := state.next()
 	after.promote(previous.ID, stamp(now))

@@ -109,7 +109,7 @@ func TestTransitions(t *testing.T) {
 			err: second2(ring.Next(must(ring.Next(first, newKey(4), epoch)), *hsm(1, "a"), epoch)), want: "was withdrawn before",
 		},
 		"once": {
-			err: second2(ring.Rollback(must(ring.Rollback(second, epoch)), epoch)), want: "nothing to go back to",
+			err: second2(ring.Rollback(must(ring.Rollback(second, epoch)), epoch)), want: "no rotation to roll back",
 		},
 		"revoked again": {
 			err: second2(ring.Revoke(must(ring.Revoke(second, revocations("key-0"), nil, nil, epoch)), revocations("key-0"), nil, nil,

@@ -83,7 +83,7 @@ func Rules(o *options.Options) ([]Rule, error) {
 	}), unusualRules(f)...), nil
 }
 
-// StandardRules are those of manifests/permissions, whatever the flags are; only the Lease is
+// StandardRules are those of manifests/permissions, the same for all flags; only the Lease is
 // that of o.
 func StandardRules(o *options.Options) []Rule {
 	return choose(o, func(part partRules, _ Rule) bool { return !part.part.optional() })
@@ -200,7 +200,7 @@ func tokenSecretRules() []Rule {
 	}}
 }
 
-// keyRingRules are for whatever signs with a key ring: the token controller and the external signer.
+// keyRingRules are for all that sign with a key ring: the token controller and the external signer.
 func keyRingRules() []Rule {
 	return []Rule{
 		{

@@ -57,7 +57,7 @@ func RefuseTokens(cmd *cobra.Command, args []string) error {
 			"give it on standard input or in a file, and think of it as known to others now")}
 }
 
-// longestPath is more than a path may have on Linux (PATH_MAX), whatever it names.
+// longestPath is more than a path may have on Linux (PATH_MAX).
 const longestPath = 4096
 
 func resemblesToken(arg string) bool {

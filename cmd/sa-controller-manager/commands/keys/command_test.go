@@ -148,7 +148,8 @@ func TestKeysCommandsRefuse(t *testing.T) {
 	clitest.Refuses(t, func() *cobra.Command { return NewCommand(cli.Connect) }, clitest.Refusals{
 		"NoRing": {[]string{"list"}, `Error: --service-account-key-ring "" must be the path of a key ring`},
 		"NoKey": {
-			[]string{"init", "--service-account-key-ring=x"}, `Error: give either --from-private-key-file, the signing key to go on with`,
+			[]string{"init", "--service-account-key-ring=x"},
+			"Error: give --from-private-key-file to keep the current key, or --algorithm or --key",
 		},
 		"WeakKey": {
 			[]string{"next", "--service-account-key-ring=x", "--algorithm=RSA-1024"},

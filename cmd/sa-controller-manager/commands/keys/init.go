@@ -43,8 +43,7 @@ given to kube-apiserver first. A next key of the same kind is made.`,
 	check := func(p *options.Problems) {
 		key.validate(p)
 		if given := key.Algorithm != "" || key.Signer != ""; given == (from != "") {
-			*p = append(*p, errors.New("give either --from-private-key-file, the signing key to go on with, or for a new one "+
-				"--algorithm or --key"))
+			*p = append(*p, errors.New("give --from-private-key-file to keep the current key, or --algorithm or --key to create one"))
 		}
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {

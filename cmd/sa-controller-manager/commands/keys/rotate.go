@@ -139,7 +139,7 @@ func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems)
 			return err
 		}
 		if _, err := o.print(cmd, operator); err != nil && !errors.Is(err, fs.ErrNotExist) { // forget needs no ring
-			return fmt.Errorf("the command has done its work, but: %w", err)
+			return fmt.Errorf("keys rotated, but the report failed: %w", err)
 		}
 		return nil
 	})

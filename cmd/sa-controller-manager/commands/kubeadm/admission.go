@@ -64,7 +64,7 @@ func (c *Config) checkPlugin(own staticpod.Command) (ordinary bool, _ error) {
 }
 
 // restricted creates what is missing of the policies for Pods, Completion only if our plugin is ordinary, and
-// refuses to go on if they are wrong. A kube-apiserver that restarts admits nothing before it knows them.
+// fails if they are wrong. A kube-apiserver that restarts admits nothing before it knows them.
 func (c *Config) restricted(ordinary bool) cli.Check {
 	return func(ctx context.Context) error {
 		wanted := []podpolicy.Policy{podpolicy.Refusal}

@@ -151,7 +151,7 @@ func (c *Config) wayBack(ctx context.Context, silent error) error {
 }
 
 // unused refuses to stop our process while kube-apiserver needs it to start or to admit Pods, and while controllers would run
-// nowhere afterwards, whatever has put the two manifests as they are.
+// nowhere afterwards, however the two manifests came about.
 func (c *Config) unused(context.Context) error {
 	now, err := c.observe()
 	if err != nil {
@@ -159,8 +159,8 @@ func (c *Config) unused(context.Context) error {
 	}
 	api, kcm := now.apiServer(), now.files[component.ControllerManager]
 	if api.Signs() || api.ReadsFiles() {
-		return cli.Permanent(errors.New("kube-apiserver needs sa-controller-manager, to start if it signs its tokens, and to admit Pods " +
-			"if it is called by files; first run: kubeadm handback --steps=" + StepAPIServer))
+		return cli.Permanent(errors.New("kube-apiserver depends on sa-controller-manager (external token signer, or webhook from files); " +
+			"first run: kubeadm handback --steps=" + StepAPIServer))
 	}
 	if api.PluginIsOff() {
 		return cli.Permanent(fmt.Errorf("%s has its ServiceAccount plugin off, and Pods would get neither account nor token; first take "+

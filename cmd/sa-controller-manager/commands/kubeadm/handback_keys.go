@@ -45,7 +45,7 @@ func (c *Config) keysInUse(o *observed) (keys ring.State, verify []signing.Publi
 
 // checkKeyFiles refuses to give a component key files that are missing or have missed a rotation:
 // kube-apiserver would not start or refuse tokens in use, or a retired key would sign. after is its
-// manifest after the handback. A revoked key is refused whatever flag is given.
+// manifest after the handback. No flag allows a revoked key.
 func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manifest) (notes []string, err error) {
 	signs := component.KeyFlag
 	if name == component.APIServer {
@@ -146,7 +146,7 @@ func lacking(keys ring.State, verify, known []signing.PublicKey, files string) (
 		switch {
 		case !key.Foreign():
 			need = append(need, key.PublicKey)
-		case key.Role != signing.Next: // nobody signs with it; with one of our own other hosts may
+		case key.Role != signing.Next: // no host signs with it; with a key of our own others may
 			problems = append(problems, fmt.Errorf("key %s has an ID that %s has chosen, "+
 				"and kube-apiserver with key files refuses all its tokens; prune it first", key.ID, key.Signer))
 		}

@@ -152,8 +152,8 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 	return act(ctx, c)
 }
 
-// untilHangup ends with a dropped SSH session, too, so that a step rolls back, unless nohup says to go on. A pipe that nobody
-// reads does not end the command: it is there for the node.
+// untilHangup ends with a dropped SSH session, too, so that a step rolls back, unless nohup ignores that. A pipe without
+// a reader does not end the command, which serves the node.
 func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	signal.Ignore(syscall.SIGPIPE)
 	if signal.Ignored(syscall.SIGHUP) {
@@ -193,7 +193,7 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 
 func (f *nodeFlags) addTakeover(fs *pflag.FlagSet) {
 	f.Pod.addTo(fs)
-	fs.BoolVar(&f.Reset, "reset", f.Reset, "Keep nothing of the last takeover but what the manifests of the two components ask for. "+
+	fs.BoolVar(&f.Reset, "reset", f.Reset, "Forget flags kept from earlier takeovers; derive all from the two manifests. "+
 		"Implies --rewrite. --dry-run shows what goes.")
 	fs.BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
 		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: "+

@@ -151,7 +151,7 @@ func (c *Config) print(steps []step) {
 		}
 		for _, w := range s.writes {
 			if w.Path == c.recordFile() {
-				continue // a handback reads it, and nobody else
+				continue // only a handback reads it
 			}
 			if w.Path == c.backup(s.name) || w.Path == c.backup(manager) {
 				fmt.Fprintf(c.Out, "The manifest without our changes is kept in %s.\n", w.Path)
@@ -220,8 +220,8 @@ func waiting(pod *corev1.Pod) (why string) {
 // registrationCheck is the name of the check of /readyz that passes once kube-apiserver calls our webhook.
 const registrationCheck = "webhook-registration"
 
-// managerReady checks that our process is ready, and that it is not the one from before a rewrite. With a
-// query that excludes checks the Pod may be not ready.
+// managerReady checks that our process is ready, and that it is not the one from before a rewrite. If query
+// excludes checks, the Pod itself need not be ready.
 func (c *Config) managerReady(d *desired, query string) cli.Check {
 	return func(ctx context.Context) error {
 		pod, err := c.mirror(ctx, manager)

@@ -22,7 +22,6 @@ import (
 	"github.com/go-jose/go-jose/v4/cryptosigner"
 	"golang.org/x/sync/semaphore"
 	"k8s.io/klog/v2"
-
 	"sa-controller-manager/controllers/keyring/external"
 	"sa-controller-manager/signing"
 )

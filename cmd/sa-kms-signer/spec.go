@@ -12,9 +12,8 @@ import (
 	"strings"
 
 	"go.step.sm/crypto/kms/uri"
-	"sigs.k8s.io/yaml"
-
 	"sa-controller-manager/signing"
+	"sigs.k8s.io/yaml"
 )
 
 // keySpec is the content of NAME.yaml. It holds no secret: PINs and tokens are in files of their

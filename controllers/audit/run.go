@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -237,16 +238,17 @@ func (a *Auditor) Gate(summary Summary, findings []string) (failed bool, err err
 
 // String is the summary in one line.
 func (s Summary) String() string {
-	line := fmt.Sprintf("Token Secrets: %d", s.Examined)
+	var line strings.Builder
+	fmt.Fprintf(&line, "Token Secrets: %d", s.Examined)
 	if s.Shown != s.Examined {
-		line += fmt.Sprintf(", %d shown", s.Shown)
+		fmt.Fprintf(&line, ", %d shown", s.Shown)
 	}
 	separator := "; findings: "
 	for _, name := range Names() {
 		if count := s.Findings[Finding(name)]; count > 0 {
-			line += fmt.Sprintf("%s%s %d", separator, name, count)
+			fmt.Fprintf(&line, "%s%s %d", separator, name, count)
 			separator = ", "
 		}
 	}
-	return line + "."
+	return line.String() + "."
 }

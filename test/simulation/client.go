@@ -111,6 +111,11 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource,
 		Began: asked.began,
 	}
+	return c.answered(r, asked)
+}
+
+// answered sends a call and awaits its answer.
+func (c *client) answered(r *http.Request, asked *call) (*http.Response, error) {
 	n := c.network
 	n.mu.Lock()
 	if c.dead {

@@ -61,10 +61,12 @@ func TestBlocksAreMarked(t *testing.T) {
 	testutil.Expect(t, blocks >= 50, "%d blocks were found, want all", blocks)
 }
 
+const root = "../../.."
+
 // TestReadmeIsRun: continuous integration runs each target of make that README.md marks as tested, in every change.
 func TestReadmeIsRun(t *testing.T) {
 	t.Parallel()
-	read := func(name string) string { return string(testutil.Get(os.ReadFile(filepath.Join("../../..", name)))(t)) }
+	read := func(name string) string { return string(testutil.Get(os.ReadFile(filepath.Join(root, name)))(t)) }
 	stages := strings.FieldsFunc(read(".ci/run"), func(r rune) bool { return !strings.ContainsRune("-_", r) && !unicode.IsLetter(r) })
 	targets := 0
 	for _, block := range regexp.MustCompile("(?s)```sh test\n(.*?)```").FindAllStringSubmatch(read("README.md"), -1) {
@@ -87,7 +89,7 @@ func TestTourExists(t *testing.T) {
 	for _, stop := range regexp.MustCompile(`(?m)^\| \d+ \| \[.*?\]\(\.\.(/.*?)\) \| (.*?) \|`).FindAllStringSubmatch(page, -1) {
 		for _, file := range regexp.MustCompile("`(.*?)`").FindAllStringSubmatch(stop[2], -1) {
 			files++
-			if _, err := os.Stat(filepath.Join("../../..", stop[1], file[1])); err != nil {
+			if _, err := os.Stat(filepath.Join(root, stop[1], file[1])); err != nil {
 				t.Error(err)
 			}
 		}

@@ -39,13 +39,12 @@ type Request struct {
 	Verb, Resource, Namespace, Name, Subresource, Path string
 	Client                                             string // who asks
 
-	Query       url.Values
-	ContentType string
-	Accept      string
-	Manager     string // whom managedFields name
-	Body        []byte
-	Began       time.Time
-	Unanswered  bool // it may have been served, and who has asked does not know
+	Query               url.Values
+	ContentType, Accept string
+	Manager             string // whom managedFields name
+	Body                []byte
+	Began               time.Time
+	Unanswered          bool // it may have been served, and who has asked does not know
 
 	// Preconditioned is set by the server: a write names the UID and the Version of what it changes.
 	Preconditioned bool

@@ -15,13 +15,13 @@ import (
 
 // Store has the keys of a ring: a single key file, or a key ring file.
 type Store interface {
-	// Load reslots the ring that was read last. It has an active key. Load does not block.
+	// Load returns the ring that was read last. It has an active key. Load does not block.
 	Load() *Ring
 	// Watch follows the store until ctx ends. It calls changed with each new ring, for Keyring.Set,
 	// and refused once for each content that it refuses; the ring in use then stays. Calls do not
 	// overlap.
 	Watch(ctx context.Context, changed func(*Ring), refused func(error))
-	// Status reslots the current status. It does not block.
+	// Status returns the current status. It does not block.
 	Status() StoreStatus
 }
 
@@ -54,14 +54,14 @@ var (
 	_ KeySource = (*Keyring)(nil)
 )
 
-// NewKeyring reslots a Keyring that signs with the active key of ring.
+// NewKeyring returns a Keyring that signs with the active key of ring.
 func NewKeyring(ring *Ring, verifyOnly ...PublicKey) *Keyring {
 	r := &Keyring{slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	r.ring.Store(ring.withVerifyOnly(verifyOnly))
 	return r
 }
 
-// Ring reslots the current ring.
+// Ring returns the current ring.
 func (r *Keyring) Ring() *Ring { return r.ring.Load() }
 
 // Keys implements KeySource.

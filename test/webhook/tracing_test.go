@@ -19,7 +19,10 @@ import (
 )
 
 // span is what a collector gets of one.
-type span struct{ service, name, target, trace, id, parent string }
+type span struct {
+	service, name, trace, id, parent string
+	attributes                       int
+}
 
 // spans is an OTLP collector that passes on every span that it gets.
 type spans struct {
@@ -36,8 +39,8 @@ func (s *spans) Export(_ context.Context, request *collector.ExportTraceServiceR
 			for _, one := range scope.GetSpans() {
 				select {
 				case s.received <- span{
-					service, one.GetName(), attribute(one.GetAttributes(), "http.target"),
-					string(one.GetTraceId()), string(one.GetSpanId()), string(one.GetParentSpanId()),
+					service, one.GetName(), string(one.GetTraceId()), string(one.GetSpanId()), string(one.GetParentSpanId()),
+					len(one.GetAttributes()),
 				}:
 				case <-s.done:
 				}
@@ -98,7 +101,9 @@ func TestTracing(t *testing.T) {
 		for _, one := range ours {
 			parent, found := known[one.parent]
 			if caller := known[parent.parent]; found && caller.name == "Call mutating webhook" {
-				testutil.Check(t, "the span and the trace", []string{"/mutate?timeout=10s", caller.trace}, []string{one.target, one.trace})
+				testutil.Check(t, "the trace", caller.trace, one.trace)
+				// While the collector is away they are kept, and a caller may send 64 KiB of path and headers.
+				testutil.Check(t, "attributes of the request in our span", 0, one.attributes)
 				return
 			}
 		}

@@ -14,7 +14,9 @@ import (
 	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/trace"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	upstream "k8s.io/apiserver/pkg/server/options"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -136,7 +138,8 @@ func anyReplicaProves(o *options.Webhook) bool {
 }
 
 // traced returns the handler with a span around each call, in the trace of kube-apiserver's own span. The file is
-// read once, as by kube-apiserver. Spans of the last five seconds of the process may be lost.
+// read once, as by kube-apiserver. Spans of the last five seconds of the process may be lost. A span has nothing
+// of the request: whoever reaches the port would decide how much is kept while the collector is away.
 func traced(handler http.Handler, file string) (http.Handler, error) {
 	if file == "" {
 		return handler, nil
@@ -150,7 +153,15 @@ func traced(handler http.Handler, file string) (http.Handler, error) {
 	}
 	name := resource.WithAttributes(attribute.String("service.name", options.ProgramName))
 	provider, err := tracing.NewProvider(context.Background(), config, nil, []resource.Option{name})
-	return tracing.WithTracing(handler, provider, "webhook"), err
+	if err != nil {
+		return nil, err
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx, span := provider.Tracer(options.ProgramName).Start(ctx, "webhook", trace.WithSpanKind(trace.SpanKindServer))
+		defer span.End()
+		handler.ServeHTTP(w, r.WithContext(ctx))
+	}), nil
 }
 
 // listen opens the port.

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (o *Output) Validate() []error {
 		}
 		return p
 	}
-	p.OneOf("output", o.Format, o.formats...)
+	p.OneOf("output", o.Format, append(o.formats, printers.JSONPath+"TEMPLATE")...)
 	return p
 }
 
@@ -55,8 +56,27 @@ func AddCompletion(cmd *cobra.Command, flag string, choices ...string) {
 
 // AddDays adds a flag of a time whose unit may also be d, w or y, as in Prometheus. There is no default.
 func AddDays(flags *pflag.FlagSet, value *time.Duration, name, usage string) {
-	flags.VarPF((*model.Duration)(value), name, "", usage).DefValue = ""
+	flags.VarPF((*days)(value), name, "", usage).DefValue = ""
 }
+
+// days is a flag's value whose error says what is wanted.
+type days time.Duration
+
+// Set implements pflag.Value.
+func (d *days) Set(value string) error {
+	parsed, err := model.ParseDuration(value)
+	if err != nil {
+		return errors.New("want a time such as 36h or 90d")
+	}
+	*d = days(parsed)
+	return nil
+}
+
+// String implements pflag.Value.
+func (d *days) String() string { return time.Duration(*d).String() }
+
+// Type implements pflag.Value.
+func (d *days) Type() string { return "duration" }
 
 // AddNamespaceCompletion lets the shell complete --namespace with what kube-apiserver lists within 5 s.
 func AddNamespaceCompletion(cmd *cobra.Command, client ClientFunc, o *options.Connection) {

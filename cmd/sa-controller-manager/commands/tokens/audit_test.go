@@ -162,7 +162,7 @@ func TestAuditCommandLine(t *testing.T) {
 		"selector": {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
 		"age": {
 			[]string{"--older-than=-1s"},
-			"Error: invalid argument \"-1s\" for \"--older-than\" flag: not a valid duration string: ",
+			"Error: invalid argument \"-1s\" for \"--older-than\" flag: want a time such as 36h or 90d\n",
 		},
 		"key":    {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
 		"nobody": {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},

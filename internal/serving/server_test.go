@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"k8s.io/apiserver/pkg/server/options"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
@@ -26,7 +27,11 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-func TestMain(m *testing.M) { testutil.Main(m) }
+func TestMain(m *testing.M) {
+	// fsnotify v1.10.1 sends an error with the lock that its Close needs, and k8s.io/apiserver, which closes it, reads none then.
+	testutil.Main(m, goleak.IgnoreAnyFunction("github.com/fsnotify/fsnotify.(*shared).sendError"),
+		goleak.IgnoreAnyFunction("github.com/fsnotify/fsnotify.(*shared).close"))
+}
 
 // defaults are those of the flags, with a free port of the loopback address.
 func defaults(t *testing.T) *Config {

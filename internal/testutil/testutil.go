@@ -36,10 +36,10 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Main runs the tests of a package and fails if goroutines are left.
-func Main(m *testing.M) {
+// Main runs the tests of a package and fails if goroutines are left, but for those that are known.
+func Main(m *testing.M, known ...goleak.Option) {
 	// klog flushes its buffers until the process ends.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+	goleak.VerifyTestMain(m, append(known, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))...)
 }
 
 // Check fails the test if got is not what it wants, compared with the options of go-cmp.

@@ -139,7 +139,7 @@ func anyReplicaProves(o *options.Webhook) bool {
 
 // traced returns the handler with a span around each call, in the trace of kube-apiserver's own span. The file is
 // read once, as by kube-apiserver. Spans of the last five seconds of the process may be lost. A span has nothing
-// of the request: whoever reaches the port would decide how much is kept while the collector is away.
+// of the request: any client of the port would decide how much is kept while the collector is away.
 func traced(handler http.Handler, file string) (http.Handler, error) {
 	if file == "" {
 		return handler, nil

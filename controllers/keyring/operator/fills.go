@@ -89,19 +89,23 @@ func ask(ctx context.Context, client kubernetes.Interface, namespace, account st
 	limited, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
 	secrets := client.CoreV1().Secrets(namespace)
-	_ = secrets.Delete(limited, probe, metav1.DeleteOptions{}) // that of a command that was killed; if it stays, Create says so
+	// An old one is of a command that was killed. If it stays, Create says so.
+	left, err := secrets.Get(limited, probe, metav1.GetOptions{})
+	if err == nil && time.Since(left.CreationTimestamp.Time).Abs() > fillTimeout {
+		_ = secrets.Delete(limited, probe, *metav1.NewPreconditionDeleteOptions(string(left.UID)))
+	}
 	secret, err := secrets.Create(limited, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: probe, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	if err != nil {
-		return "", "", fmt.Errorf("%s: create a token Secret: %w", what, err)
+		return "", "", fmt.Errorf("%s: create a token Secret, which another command may have there for %s: %w", what, fillTimeout, err)
 	}
 	defer func() {
 		deleting, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillTimeout)
 		defer cancel()
 		if stays := secrets.Delete(deleting, probe, *metav1.NewPreconditionDeleteOptions(string(secret.UID))); err == nil && stays != nil {
-			err = fmt.Errorf("delete secret %s/%s, whose token is valid while it exists: %w", namespace, probe, stays)
+			err = fmt.Errorf("delete secret %s/%s, whose token is valid while it exists: %s", namespace, probe, stays.Error())
 		}
 	}()
 	changes, err := secrets.Watch(limited, metav1.SingleObject(secret.ObjectMeta))

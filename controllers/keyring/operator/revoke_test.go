@@ -223,6 +223,11 @@ func TestAsk(t *testing.T) {
 		testutil.Must(t, err)
 		testutil.Must(t, client.Tracker().Add(&left.Items[0]))
 	}
+	beside := func(client *fake.Clientset) {
+		testutil.Must(t, client.Tracker().Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system", Name: probe, CreationTimestamp: metav1.Now(),
+		}}))
+	}
 	for name, tc := range map[string]struct {
 		by     string // the field manager that fills it, "" for none
 		lease  *coordinationv1.Lease
@@ -233,9 +238,10 @@ func TestAsk(t *testing.T) {
 		"Leading": {by: "kube-controller-manager", lease: lease, want: "kube-controller-manager on host cp-2"},
 		"NoLease": {by: "kube-controller-manager", want: "kube-controller-manager"},
 		"Nobody":  {},
-		"Refused": {change: fails("create"), err: "see with which key the token controller signs: create a token Secret: no"},
+		"Refused": {change: fails("create"), err: "see with which key the token controller signs: create a token Secret, which"},
 		"Left":    {by: "k3s", change: fails("delete"), want: "k3s", err: "whose token is valid while it exists: no"},
 		"Killed":  {by: "kube-controller-manager", change: leaves, want: "kube-controller-manager"},
+		"Beside":  {change: beside, err: "which another command may have there for 20s: secrets \"" + probe + "\" already exists"},
 		"Two":     {by: anotherCommand, err: "another command asks, too, and has deleted our Secret: run this again"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +262,7 @@ func TestAsk(t *testing.T) {
 			secrets, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})
 			testutil.Must(t, err)
 			left := len(secrets.Items) > 0
-			testutil.Expect(t, left == strings.Contains(tc.err, "while it exists"), "a Secret is left: %t", left)
+			testutil.Expect(t, left == (strings.Contains(tc.err, "while it exists") || name == "Beside"), "a Secret is left: %t", left)
 		})
 	}
 }

@@ -111,8 +111,8 @@ else is changed.`,
 		}
 		if operator.Cluster == nil {
 			cmd.PrintErrln("kube-apiserver was not asked about these keys: give --kubeconfig or --context.")
-		} else if err = operator.SignsRevoked(ctx); apierrors.IsForbidden(err) {
-			err = noted(cmd, []string{err.Error()}, nil) // a reader may make no Secret
+		} else if err = operator.SignsRevoked(ctx); apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
+			err = noted(cmd, []string{err.Error()}, nil) // a reader may make no Secret, and another command asks
 		}
 		if err == nil && len(report.Findings) > 0 {
 			return cli.ErrFindings

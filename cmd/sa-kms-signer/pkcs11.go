@@ -144,9 +144,9 @@ func identify(config *crypto11.Config) (string, error) {
 		return "", fmt.Errorf("list the slots: %w", err)
 	}
 	for _, slot := range slots {
-		if info, err := module.GetTokenInfo(slot); err == nil && // as crypto11 has it
-			(config.TokenLabel != "" && info.Label == config.TokenLabel || config.TokenSerial != "" &&
-				info.SerialNumber == config.TokenSerial) {
+		info, err := module.GetTokenInfo(slot)
+		if label, serial := config.TokenLabel, config.TokenSerial; err == nil && // as crypto11 has it
+			(label != "" && info.Label == label || serial != "" && info.SerialNumber == serial) {
 			_, err = module.OpenSession(slot, pkcs11.CKF_SERIAL_SESSION) // one that does not answer to that has not heard of a PIN
 			return strings.Join([]string{info.ManufacturerID, info.Model, info.SerialNumber, info.Label}, "\n"), err
 		}

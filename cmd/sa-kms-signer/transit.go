@@ -100,8 +100,7 @@ func (t *transit) find() (crypto.PublicKey, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
 		return nil, fmt.Errorf("the key has no version %s that signs tokens: its type is %v, its newest version is %v", t.version,
-			data["type"],
-			data["latest_version"])
+			data["type"], data["latest_version"])
 	}
 	return x509.ParsePKIXPublicKey(block.Bytes)
 }

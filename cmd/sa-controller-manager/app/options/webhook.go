@@ -126,7 +126,7 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay,
 		"How long the webhook serves requests on shutdown, after /readyz has begun to fail.")
 	fs.StringVar(&o.TracingFile, "tracing-config-file", o.TracingFile, "TracingConfiguration `file`, as for kube-apiserver: "+
-		"which OTLP collector gets a span of each call that kube-apiserver traces.")
+		"which OTLP collector gets, without TLS, a span of each call that its caller traces.")
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })
 	SetOrigin(fs, asAPIServer, "tracing-config-file")
 }

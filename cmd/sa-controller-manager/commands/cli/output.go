@@ -44,7 +44,7 @@ func (o *Output) Validate() []error {
 		}
 		return p
 	}
-	p.OneOf("output", o.Format, append(o.formats, printers.JSONPath+"TEMPLATE")...)
+	p.OneOf("output", o.Format, o.formats...)
 	return p
 }
 
@@ -64,11 +64,14 @@ type days time.Duration
 
 // Set implements pflag.Value.
 func (d *days) Set(value string) error {
-	parsed, err := model.ParseDuration(value)
-	if err != nil {
+	parsed, err := time.ParseDuration(value)
+	*d = days(parsed)
+	if other, unknown := model.ParseDuration(value); err != nil && unknown == nil {
+		*d, err = days(other), nil
+	}
+	if err != nil || *d < 0 {
 		return errors.New("want a time such as 36h or 90d")
 	}
-	*d = days(parsed)
 	return nil
 }
 

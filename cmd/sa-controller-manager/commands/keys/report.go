@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/operator"
@@ -111,8 +112,8 @@ else is changed.`,
 		}
 		if operator.Cluster == nil {
 			cmd.PrintErrln("kube-apiserver was not asked about these keys: give --kubeconfig or --context.")
-		} else if err = operator.SignsRevoked(ctx); apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
-			err = noted(cmd, []string{err.Error()}, nil) // a reader may make no Secret, and another command asks
+		} else if err = operator.SignsRevoked(ctx); apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+			err = noted(cmd, []string{err.Error()}, nil) // a reader or a policy may make no Secret, and another command asks
 		}
 		if err == nil && len(report.Findings) > 0 {
 			return cli.ErrFindings

@@ -129,10 +129,10 @@ func logIn(config *crypto11.Config, pinFile, refused string) (token *crypto11.Co
 }
 
 // identify returns what the library says which token it is: a URI may name one in several ways.
-func identify(config *crypto11.Config) (string, error) {
-	module := pkcs11.New(config.Path)
+func identify(of *crypto11.Config) (string, error) {
+	module := pkcs11.New(of.Path)
 	if module == nil {
-		return "", fmt.Errorf("module-path: %s cannot be loaded: want the library that came with the HSM", config.Path)
+		return "", fmt.Errorf("module-path: %s cannot be loaded: want the library that came with the HSM", of.Path)
 	}
 	defer module.Destroy()
 	if err := module.Initialize(); err != nil {
@@ -144,9 +144,8 @@ func identify(config *crypto11.Config) (string, error) {
 		return "", fmt.Errorf("list the slots: %w", err)
 	}
 	for _, slot := range slots {
-		info, err := module.GetTokenInfo(slot)
-		if label, serial := config.TokenLabel, config.TokenSerial; err == nil && // as crypto11 has it
-			(label != "" && info.Label == label || serial != "" && info.SerialNumber == serial) {
+		if info, err := module.GetTokenInfo(slot); err == nil && // as crypto11 has it
+			(of.TokenLabel != "" && info.Label == of.TokenLabel || of.TokenSerial != "" && info.SerialNumber == of.TokenSerial) {
 			_, err = module.OpenSession(slot, pkcs11.CKF_SERIAL_SESSION) // one that does not answer to that has not heard of a PIN
 			return strings.Join([]string{info.ManufacturerID, info.Model, info.SerialNumber, info.Label}, "\n"), err
 		}

@@ -23,7 +23,7 @@ import (
 
 	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/await"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
@@ -65,7 +65,7 @@ func (c *Config) checkPlugin(own staticpod.Command) (ordinary bool, _ error) {
 
 // restricted creates what is missing of the policies for Pods, Completion only if our plugin is ordinary, and
 // fails if they are wrong. A kube-apiserver that restarts admits nothing before it knows them.
-func (c *Config) restricted(ordinary bool) cli.Check {
+func (c *Config) restricted(ordinary bool) await.Check {
 	return func(ctx context.Context) error {
 		wanted := []podpolicy.Policy{podpolicy.Refusal}
 		if ordinary {
@@ -88,7 +88,7 @@ func (c *Config) restricted(ordinary bool) cli.Check {
 			}
 		}
 		findings, err := podpolicy.Findings(ctx, c.Client, ordinary)
-		return cmp.Or(err, cli.Permanent(check.Error(findings, adminFlags)))
+		return cmp.Or(err, await.Permanent(check.Error(findings, adminFlags)))
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/flagfile"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
@@ -270,7 +270,7 @@ func (c *Config) readNamed(d *desired) (err error) {
 // readOwn reads the file that a flag of ours names, and returns the zero value if none does.
 func readOwn[T any](c *Config, own staticpod.Command, flag string, parse func([]byte) (T, error)) (value T, err error) {
 	if file := own.Last(flag); file != "" {
-		if value, err = cli.ReadFile(flag, c.onNode(file), parse); err != nil {
+		if value, err = flagfile.Read(flag, c.onNode(file), parse); err != nil {
 			err = fmt.Errorf("our %w", err)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/ring"
+	"sa-controller-manager/internal/await"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/nodefile"
@@ -73,10 +73,10 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 		steps = append(steps, step{
 			name:    StepManager,
 			summary: "sa-controller-manager ends, and the files of its webhook are deleted",
-			guards:  []cli.Check{c.unused, c.unregistered, c.isNode(o)},
+			guards:  []await.Check{c.unused, c.unregistered, c.isNode(o)},
 			writes: append(nodefile.Append(nil, c.manifest(manager), o.manager, nil),
 				w.next(component.Record{Components: w.record.Components})...),
-			waits: []cli.Check{c.managerGone(o), c.deleteFiles, c.unrestricted, c.forgetRing},
+			waits: []await.Check{c.managerGone(o), c.deleteFiles, c.unrestricted, c.forgetRing},
 		})
 	}
 	return steps, nil
@@ -109,7 +109,7 @@ func (w *written) givesBack(s *step, o *observed) error {
 		return err
 	}
 	s.advice = logOf(s.name) + "\n" + again + "."
-	s.waits = []cli.Check{c.runs(s.name, m)}
+	s.waits = []await.Check{c.runs(s.name, m)}
 	// Edits since the takeover become part of the backup, so that nothing is taken out of them twice.
 	s.writes = nodefile.Append(s.writes, c.backup(s.name), before.Backup, after.Backup)
 	s.writes = nodefile.Append(s.writes, c.manifest(s.name), before.Manifest, after.Manifest)
@@ -155,15 +155,15 @@ func (c *Config) wayBack(ctx context.Context, silent error) error {
 func (c *Config) unused(context.Context) error {
 	now, err := c.observe()
 	if err != nil {
-		return cli.Permanent(err)
+		return await.Permanent(err)
 	}
 	api, kcm := now.apiServer(), now.files[component.ControllerManager]
 	if api.Signs() || api.ReadsFiles() {
-		return cli.Permanent(errors.New("kube-apiserver depends on sa-controller-manager (external token signer, or webhook from files); " +
+		return await.Permanent(errors.New("kube-apiserver depends on sa-controller-manager (external token signer, or webhook from files); " +
 			"first run: kubeadm handback --steps=" + StepAPIServer))
 	}
 	if api.PluginIsOff() {
-		return cli.Permanent(fmt.Errorf("%s has its ServiceAccount plugin off, and Pods would get neither account nor token; first take "+
+		return await.Permanent(fmt.Errorf("%s has its ServiceAccount plugin off, and Pods would get neither account nor token; first take "+
 			"ServiceAccount out of its --disable-admission-plugins, or remove our manifest by hand", c.manifest(api.Name)))
 	}
 	m, err := kcm.Parse()
@@ -171,14 +171,14 @@ func (c *Config) unused(context.Context) error {
 		return nil // it does not run, or nothing says what ours runs
 	}
 	if err != nil {
-		return cli.Permanent(err)
+		return await.Permanent(err)
 	}
 	if alone := component.RunsHereAlone(m, now.current); len(alone) > 0 {
 		err = fmt.Errorf("%s runs in our process alone; first run kubeadm handback --steps=%s, or enable it in %s, the token controller "+
 			"by a --%s; or remove our manifest by hand", strings.Join(alone, ", "), StepControllerManager, c.manifest(kcm.Name),
 			component.KeyFlag)
 	}
-	return cli.Permanent(err)
+	return await.Permanent(err)
 }
 
 // unregistered waits until the API binds no webhook, which a takeover does not do.

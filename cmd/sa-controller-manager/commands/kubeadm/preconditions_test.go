@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/await"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
@@ -87,7 +87,7 @@ func TestTakeoverWithAnExternalCA(t *testing.T) {
 	p.write(t, "controller-manager.conf", []byte(deadKubeconfig))
 	err := p.config.ensureIdentity(&desired{})(t.Context())
 	wantError(t, "the identity", err, "write a kubeconfig of your own to "+p.dir+"/sa-controller-manager/kubeconfig")
-	testutil.Expect(t, cli.IsPermanent(err), "waiting does not help")
+	testutil.Expect(t, await.IsPermanent(err), "waiting does not help")
 }
 
 // TestBinaryStays has a program in each place of a node.
@@ -307,7 +307,7 @@ func TestRestricted(t *testing.T) {
 			testutil.Must(t, err)
 			err = (&Config{Client: client}).restricted(!tc.set)(t.Context())
 			wantError(t, name, err, tc.want)
-			if permanent := tc.want != "" && !tc.refuses; cli.IsPermanent(err) != permanent {
+			if permanent := tc.want != "" && !tc.refuses; await.IsPermanent(err) != permanent {
 				t.Errorf("%v: permanent %t, want %t", err, !permanent, permanent)
 			} else if permanent {
 				wantError(t, "the way out", err, " --kubeconfig=/etc/kubernetes/admin.conf")

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/await"
 	"sa-controller-manager/manifests/component"
 )
 
@@ -57,7 +58,7 @@ func (c *Config) planRestart(o *observed, name, value string) (step, error) {
 	if err != nil {
 		return step{}, c.damaged(name, err)
 	}
-	s := step{name: name, summary: name + " restarts, and is ready again", advice: logOf(name), proofs: []cli.Check{c.isNode(o)}}
+	s := step{name: name, summary: name + " restarts, and is ready again", advice: logOf(name), proofs: []await.Check{c.isNode(o)}}
 	w := written{c: c, record: o.record, data: o.recordFile}
 	err = w.takes(&s, o.files[name], after)
 	s.rollback = nil // that would be one more restart

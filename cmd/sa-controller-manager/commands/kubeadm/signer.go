@@ -13,8 +13,8 @@ import (
 	"slices"
 	"time"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/internal/flagfile"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
@@ -52,7 +52,7 @@ func (c *Config) signerFlags(m *staticpod.Manifest, previous []string) (args, fi
 		if err != nil {
 			return nil, nil, fmt.Errorf("--%s: %w", component.VerifyKeyFlag, err)
 		}
-		_, err = cli.ReadFile(component.VerifyKeyFlag, c.onNode(host), signing.ParseAllPublicKeys)
+		_, err = flagfile.Read(component.VerifyKeyFlag, c.onNode(host), signing.ParseAllPublicKeys)
 		if err != nil && !errors.As(err, new(*fs.PathError)) {
 			return nil, nil, err
 		}

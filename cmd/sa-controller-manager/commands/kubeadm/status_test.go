@@ -25,8 +25,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/await"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
@@ -251,7 +251,7 @@ func TestChecks(t *testing.T) {
 	t.Parallel()
 	command := []string{component.APIServer, "--a=1"}
 	m := testutil.Get(staticpod.Parse(staticpodtest.Manifest(command), component.APIServer))(t)
-	runs := func(c *Config) cli.Check { return c.runs(component.APIServer, m) }
+	runs := func(c *Config) await.Check { return c.runs(component.APIServer, m) }
 	restarted := mirror(component.APIServer, "n", true, command...)
 	restarted.Annotations[component.RestartAnnotation] = "before"
 	deleted := mirror(component.APIServer, "n", true, command...)
@@ -262,7 +262,7 @@ func TestChecks(t *testing.T) {
 		Reason: "CrashLoopBackOff", Message: "back-off 2m40s restarting failed container",
 	}}}}
 	for name, tc := range map[string]struct {
-		check   func(*Config) cli.Check
+		check   func(*Config) await.Check
 		objects []runtime.Object
 		want    string
 	}{
@@ -283,7 +283,7 @@ func TestChecks(t *testing.T) {
 		c := Config{Node: "n", Client: fake.NewClientset(tc.objects...)}
 		err := tc.check(&c)(t.Context())
 		wantError(t, name, err, tc.want)
-		testutil.Expect(t, !cli.IsPermanent(err), "%s: permanent", name)
+		testutil.Expect(t, !await.IsPermanent(err), "%s: permanent", name)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"sa-controller-manager/admission/earlier"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/await"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/nodefile"
 )
@@ -78,7 +78,7 @@ func (c *Config) planTakeover(o *observed, d *desired) ([]step, error) {
 }
 
 // works waits for our process. Before kube-apiserver reads its files, that is all that our process may lack.
-func (c *Config) works(o *observed, d *desired) cli.Check {
+func (c *Config) works(o *observed, d *desired) await.Check {
 	if d.files && !o.apiServer().ReadsFiles() {
 		return c.managerReady(d, "?exclude="+registrationCheck)
 	}
@@ -91,8 +91,8 @@ func (c *Config) planManager(o *observed, d *desired, w *written) step {
 		name:    StepManager,
 		summary: "sa-controller-manager runs beside the control plane, until it is ready",
 		advice:  "Nothing of the control plane has been changed. " + log + again + "; kubeadm handback takes it out.",
-		proofs:  []cli.Check{c.isNode(o)},
-		waits:   []cli.Check{c.works(o, d)},
+		proofs:  []await.Check{c.isNode(o)},
+		waits:   []await.Check{c.works(o, d)},
 	}
 	if d.written {
 		s.notes = slices.Concat(d.left, c.recordNotes(o, d))
@@ -104,7 +104,7 @@ func (c *Config) planManager(o *observed, d *desired, w *written) step {
 	if changed {
 		s.writes = nodefile.Append(s.writes, c.manifest(manager), o.manager, d.manifest)
 		s.proofs = append(s.proofs, c.keyAccepted(d), c.rootCAPublished(d))
-		s.guards = []cli.Check{c.ensureIdentity(d)}
+		s.guards = []await.Check{c.ensureIdentity(d)}
 	}
 	if o.manager != nil && changed {
 		s.rollback = nodefile.Reverse(s.writes)
@@ -120,7 +120,7 @@ func (c *Config) componentStep(o *observed, d *desired, name, summary string) st
 	return step{
 		name: name, summary: summary,
 		advice: logOf(name) + "\n" + again + "; kubeadm handback puts everything back, also while the API is away.",
-		proofs: []cli.Check{c.isNode(o)}, guards: []cli.Check{c.works(o, d)},
+		proofs: []await.Check{c.isNode(o)}, guards: []await.Check{c.works(o, d)},
 	}
 }
 
@@ -140,7 +140,7 @@ func (c *Config) planAPIServer(o *observed, d *desired, w *written) ([]step, err
 	if err != nil {
 		return nil, err
 	}
-	last.proofs = append([]cli.Check{c.switchedOff}, last.proofs...)
+	last.proofs = append([]await.Check{c.switchedOff}, last.proofs...)
 	files := last
 	files.summary = "kube-apiserver reads our webhook from files, and calls it beside its plugin"
 	files.writes = nodefile.Append(nil, c.onNode(component.AdmissionConfigFile), o.copied, d.copied)
@@ -152,7 +152,7 @@ func (c *Config) planAPIServer(o *observed, d *desired, w *written) ([]step, err
 	if len(files.writes) > 0 {
 		steps = []step{files}
 	}
-	last.guards = []cli.Check{c.managerReady(d, ""), c.restricted(ordinary)}
+	last.guards = []await.Check{c.managerReady(d, ""), c.restricted(ordinary)}
 	if len(d.earlier) > 0 {
 		last.notes = []string{"These change Pods before our webhook gives them account, token and pull secrets (docs/comparison.md): " +
 			strings.Join(d.earlier, ", ") + "."}
@@ -192,7 +192,7 @@ func (w *written) takes(s *step, before, after component.Files) error {
 	changes = nodefile.Append(changes, c.patch(after.Name), before.Patch, after.Patch)
 	changes = nodefile.Append(changes, c.manifest(after.Name), before.Manifest, after.Manifest)
 	s.writes = append(nodefile.Append(nil, c.backup(after.Name), before.Backup, after.Backup), changes...)
-	s.waits = []cli.Check{c.runs(after.Name, m)}
+	s.waits = []await.Check{c.runs(after.Name, m)}
 	if after.Name == component.APIServer {
 		s.rollback, s.undone = nodefile.Reverse(changes), "the previous manifest of "+component.APIServer+" is back"
 	}

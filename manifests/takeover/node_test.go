@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"bytes"
@@ -81,7 +81,7 @@ func newControlPlane(t *testing.T, sample string, flags ...string) *controlPlane
 // stock is one of kubeadm's manifests.
 func stock(t *testing.T, sample, name string) []byte {
 	t.Helper()
-	return staticpodtest.Read(t, "../../../../manifests/component/testdata/manifests/"+sample+"/"+name+".yaml")
+	return staticpodtest.Read(t, "../component/testdata/manifests/"+sample+"/"+name+".yaml")
 }
 
 // writeFiles writes what the samples and the tests name.

@@ -15,7 +15,6 @@ import (
 	"path"
 	"slices"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
@@ -43,24 +42,14 @@ const (
 )
 
 // checkPlugin refuses to disable kube-apiserver's plugin if our process, by the flags of our manifest, does
-// not do all of its work. Flags that only another version knows do not matter. Otherwise it reports whether ours is
-// ordinary.
+// not do all of its work. Otherwise it reports whether ours is ordinary.
 func (c *Config) checkPlugin(own staticpod.Command) (ordinary bool, _ error) {
-	o, err := ownOptions(own, "webhook-port", "webhook-failure-policy", "pod-token", "limit-secret-references")
-	if err != nil {
-		return false, err
+	ordinary, lacks, err := c.Pod.Flags.Webhook(own)
+	if lacks != "" {
+		err = fmt.Errorf("our process would not do the work of kube-apiserver's ServiceAccount plugin: %s; change that, "+
+			"or give --steps without %s", lacks, StepAPIServer)
 	}
-	var lacks string
-	switch {
-	case o.Webhook.Port == 0:
-		lacks = "it serves no webhook (--webhook-port=0)"
-	case o.Webhook.FailurePolicy != string(admissionregistrationv1.Fail):
-		lacks = "Pods pass it by while it does not answer (--webhook-failure-policy=" + o.Webhook.FailurePolicy + ")"
-	default:
-		return o.Admission.Plugin().Ordinary(), nil
-	}
-	return false, fmt.Errorf("our process would not do the work of kube-apiserver's ServiceAccount plugin: %s; change that, "+
-		"or give --steps without %s", lacks, StepAPIServer)
+	return ordinary, err
 }
 
 // restricted creates what is missing of the policies for Pods, Completion only if our plugin is ordinary, and

@@ -22,7 +22,7 @@ import (
 	"sa-controller-manager/manifests/nodefile"
 )
 
-// Handback undoes Takeover.
+// Handback undoes Run.
 func Handback(ctx context.Context, c Config) error {
 	o, err := c.observe()
 	if err != nil {
@@ -34,7 +34,7 @@ func Handback(ctx context.Context, c Config) error {
 	unknown := c.Silent
 	if c.Client != nil {
 		published, err := hosts.Fetch(ctx, c.Client)
-		c.Revoked = published.Removed
+		c.revoked = published.Removed
 		if unknown = err; ring.IsDone(err) {
 			unknown = nil
 		}
@@ -159,8 +159,8 @@ func (c *Config) unused(context.Context) error {
 	}
 	api, kcm := now.apiServer(), now.files[component.ControllerManager]
 	if api.Signs() || api.ReadsFiles() {
-		return await.Permanent(errors.New("kube-apiserver depends on sa-controller-manager (external token signer, or webhook from files); " +
-			"first run: kubeadm handback --steps=" + StepAPIServer))
+		return await.Permanent(errors.New("kube-apiserver depends on sa-controller-manager (external token signer, or webhook from " +
+			"files); first run: kubeadm handback --steps=" + StepAPIServer))
 	}
 	if api.PluginIsOff() {
 		return await.Permanent(fmt.Errorf("%s has its ServiceAccount plugin off, and Pods would get neither account nor token; first take "+

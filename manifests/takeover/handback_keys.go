@@ -23,7 +23,7 @@ func (c *Config) keysInUse(o *observed) (keys ring.State, verify []signing.Publi
 	if keys, err = c.ownRing(o.own); err != nil {
 		return keys, nil, err
 	}
-	keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
+	keys.Revoked = ring.Union(keys.Revoked, c.revoked)
 	if o.own.Last(component.KeyRingFlag) != "" {
 		keys = keys.Effective()
 	} else {
@@ -59,7 +59,7 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 	if err != nil {
 		problems = append(problems, fmt.Errorf("the keys in use are unknown: %w", err)) // but what was read counts
 	}
-	keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
+	keys.Revoked = ring.Union(keys.Revoked, c.revoked)
 	verifies := after.Command().All(component.VerifyKeyFlag) // kube-controller-manager has none
 	var known []signing.PublicKey
 	for _, file := range verifies {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,7 +21,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/await"
@@ -72,10 +72,10 @@ func (c *Config) ensureIdentity(d *desired) await.Check {
 // checkBinary refuses a binary that a reboot may remove or that another user than root may replace, as it
 // runs as root and without it Pods are refused, and one that does not run in our Pod.
 func (c *Config) checkBinary(ctx context.Context) error {
-	if c.Pod.image != "" {
+	if c.Pod.Image != "" {
 		return nil
 	}
-	binary, file := c.Pod.binary, c.onNode(c.Pod.binary)
+	binary, file := c.Pod.Binary, c.onNode(c.Pod.Binary)
 	why, err := nodefile.UnsafePlace(c.onNode("/"), file)
 	if err != nil {
 		return fmt.Errorf("--binary: %w", err)
@@ -84,7 +84,7 @@ func (c *Config) checkBinary(ctx context.Context) error {
 		return fmt.Errorf("--binary %s: %s; it must survive a reboot and be writable by root only: "+
 			"install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s", binary, why, binary, manager, manager)
 	}
-	if printed, err := c.Pod.versionOf(ctx, file); err != nil {
+	if printed, err := c.Pod.Version(ctx, file); err != nil {
 		return fmt.Errorf("--binary %s: \"%s version\": %w", binary, file, err)
 	} else if !strings.HasPrefix(printed, manager+" ") {
 		return fmt.Errorf("--binary %s: \"%s version\" prints no version of %s", binary, file, manager)
@@ -92,9 +92,9 @@ func (c *Config) checkBinary(ctx context.Context) error {
 	return nil
 }
 
-// versionOf returns what a program prints as its version.
-func versionOf(ctx context.Context, file string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+// VersionOf returns what a program prints as its version.
+func VersionOf(ctx context.Context, file string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	printed, err := exec.CommandContext(ctx, file, "version").Output()
 	return string(printed), err
@@ -177,7 +177,7 @@ func (c *Config) rootCAPublished(d *desired) await.Check {
 		if len(found) > 0 && found[0].Code != rootca.NoRootCA { // a cluster that has just been made has none yet
 			return await.Permanent(fmt.Errorf("%w; the certificates of every namespace would change: make file and ConfigMap agree first, "+
 				"or disable %s in --%s of kube-controller-manager, if something else publishes it", check.Error(found, adminFlags),
-				options.RootCACertificatePublisher, component.ControllersFlag))
+				component.RootCAPublisher, component.ControllersFlag))
 		}
 		return nil
 	}
@@ -189,7 +189,7 @@ func (c *Config) switchedOff(context.Context) error {
 	off := c.onNode(registration.StaticOffPath(manifests.StaticDirectory))
 	if _, err := os.Stat(off); err == nil {
 		return await.Permanent(fmt.Errorf("%s switches the webhook off; %s webhook register --%s=%s lets it in again",
-			off, manager, staticDirFlag, manifests.StaticDirectory))
+			off, manager, StaticDirFlag, manifests.StaticDirectory))
 	}
 	return nil
 }

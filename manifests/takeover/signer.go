@@ -21,17 +21,16 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// Flags of kube-apiserver and, below, ours.
+// Flags of kube-apiserver and, below, ours that a takeover decides.
 const (
 	issuerFlag        = "service-account-issuer"
 	maxExpirationFlag = "service-account-max-token-expiration"
 	clientCAFlag      = "client-ca-file"
 
-	ownSocketFlag        = "external-signer-socket"
+	SocketFlag           = "external-signer-socket"
+	RegistrationFlag     = "webhook-registration"
+	StaticDirFlag        = "static-registration-dir"
 	ownMaxExpirationFlag = "external-signer-max-token-expiration"
-
-	registrationFlag = "webhook-registration"
-	staticDirFlag    = "static-registration-dir"
 )
 
 // signerFlags returns the settings that our process shares with kube-apiserver when it signs its tokens,
@@ -61,7 +60,7 @@ func (c *Config) signerFlags(m *staticpod.Manifest, previous []string) (args, fi
 	if len(files) == 0 {
 		files = previous
 	}
-	args = []string{component.Assign(ownSocketFlag, manifests.SignerSocket)}
+	args = []string{component.Assign(SocketFlag, manifests.SignerSocket)}
 	for _, issuer := range command.All(issuerFlag) {
 		args = append(args, component.Assign(issuerFlag, issuer))
 	}

@@ -5,32 +5,23 @@ package takeover
 
 import (
 	"bytes"
-	"fmt"
-	"strings"
-
-	"github.com/spf13/cobra"
 
 	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/manifests/component"
 )
 
-const statusDescription = `Print whether this control-plane node was taken over, with which flags, how our process runs,
-whether the patches for kubeadm upgrade are there, and what is wrong with its files. Nothing is
-changed, and the API server is not asked: "doctor" compares the nodes.`
-
-// Words of status.State.
+// Words of Status.State.
 const (
-	takenOver    = "taken-over"
-	partly       = "partly"
-	notTakenOver = "not-taken-over"
+	TakenOver    = "taken-over"
+	Partly       = "partly"
+	NotTakenOver = "not-taken-over"
 )
 
-// status is the document of the command.
-type status struct {
+// Status is what the files of a node say of its takeover.
+type Status struct {
 	printers.Head
 
 	Node  string `json:"node"`
@@ -38,49 +29,26 @@ type status struct {
 	// Flags are those of the last takeover that do not follow from the manifests, and Command is that of our Pod.
 	Flags      []string          `json:"flags"`
 	Command    []string          `json:"command,omitempty"`
-	Components []statusComponent `json:"components"`
+	Components []ComponentStatus `json:"components"`
 	Findings   []check.Finding   `json:"findings"`
 }
 
-type statusComponent struct {
+// ComponentStatus is what they say of kube-controller-manager or kube-apiserver.
+type ComponentStatus struct {
 	Name      string `json:"name"`
 	TakenOver bool   `json:"takenOver"`
 	Backup    bool   `json:"backup"`
 	Patch     bool   `json:"patch"`
 }
 
-func newStatusCommand() *cobra.Command {
-	f, output := newNodeFlags(), cli.Output{}
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Print whether this node was taken over, and how",
-		Long:  statusDescription,
-		Args:  cli.NoArguments,
-	}
-	validate := func() []error { return append(f.validate(), output.Validate()...) }
-	cmd.RunE = cli.WhenValid(validate, func(cmd *cobra.Command, _ []string) error {
-		s, err := f.status()
-		if err == nil {
-			err = printers.Document(cmd.OutOrStdout(), output.Format, s, s.text)
-		}
-		if err != nil || s.State != partly && len(s.Findings) == 0 {
-			return err
-		}
-		return cli.ErrFindings
-	})
-	f.addPlaces(cmd)
-	output.AddFlag(cmd, "text", "json", "yaml")
-	return cmd
-}
-
-// status reads the files of this node.
-func (c *Config) status() (*status, error) {
+// Status reads the files of this node.
+func (c *Config) Status() (*Status, error) {
 	o, err := c.observe()
 	if err != nil {
 		return nil, err
 	}
-	s := &status{
-		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Command: o.current,
+	s := &Status{
+		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: Partly, Command: o.current,
 		Flags: append([]string{}, o.record.Flags...), Findings: []check.Finding{},
 	}
 	changes := c.changes(o, o.apiServer().ReadsFiles() || o.registers() == registration.Static)
@@ -97,7 +65,7 @@ func (c *Config) status() (*status, error) {
 		if is {
 			done++
 		}
-		s.Components = append(s.Components, statusComponent{name, is, file.Backup != nil, file.Patch != nil})
+		s.Components = append(s.Components, ComponentStatus{name, is, file.Backup != nil, file.Patch != nil})
 	}
 	if m, err := o.apiServer().Operators(); err == nil && o.apiServer().ReadsFiles() {
 		if _, err := c.copyOf(o, m); err != nil {
@@ -108,30 +76,9 @@ func (c *Config) status() (*status, error) {
 	}
 	switch {
 	case o.current != nil && done == wanted && len(s.Findings) == 0: // it is not damaged
-		s.State = takenOver
+		s.State = TakenOver
 	case o.manager == nil && done == 0:
-		s.State = notTakenOver
+		s.State = NotTakenOver
 	}
 	return s, nil
-}
-
-func (s *status) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Node:  %s\nState: %s\n", s.Node, strings.ReplaceAll(s.State, "-", " "))
-	if len(s.Flags) > 0 {
-		fmt.Fprintf(&b, "Flags: %s\n", strings.Join(s.Flags, " "))
-	}
-	if len(s.Command) > 0 {
-		fmt.Fprintf(&b, "Our process:\n  %s\n", strings.Join(s.Command, "\n  "))
-	}
-	fmt.Fprintln(&b)
-	out := printers.Table(&b)
-	yes := map[bool]string{true: "yes", false: "no"}
-	fmt.Fprintln(out, "COMPONENT\tTAKEN OVER\tBACKUP\tPATCH")
-	for _, one := range s.Components {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", one.Name, yes[one.TakenOver], yes[one.Backup], yes[one.Patch])
-	}
-	_ = out.Flush() // writing to memory does not fail
-	check.Print(&b, s.Findings, 0)
-	return b.String()
 }

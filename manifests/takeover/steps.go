@@ -92,7 +92,7 @@ func (c *Config) run(ctx context.Context, steps []step) error {
 
 // removeLeftovers removes what killed commands have left beside the files.
 func (c *Config) removeLeftovers() error {
-	files := []string{c.recordFile(), c.onNode(component.AdmissionConfigFile)}
+	files := []string{c.RecordFile(), c.onNode(component.AdmissionConfigFile)}
 	for _, name := range []string{manager, component.ControllerManager, component.APIServer} {
 		files = append(files, c.manifest(name), c.backup(name), c.patch(name))
 	}
@@ -132,7 +132,7 @@ func (c *Config) step(ctx context.Context, s step) error {
 	}
 	for _, w := range s.rollback {
 		if failed := w.Do(); failed != nil {
-			return fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.Path, filepath.Dir(c.recordFile()), failed)
+			return fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.Path, filepath.Dir(c.RecordFile()), failed)
 		}
 	}
 	return fmt.Errorf("%w; %s", err, s.undone)
@@ -149,7 +149,7 @@ func (c *Config) print(steps []step) {
 			fmt.Fprintln(c.Out, note)
 		}
 		for _, w := range s.writes {
-			if w.Path == c.recordFile() {
+			if w.Path == c.RecordFile() {
 				continue // only a handback reads it
 			}
 			if w.Path == c.backup(s.name) || w.Path == c.backup(manager) {

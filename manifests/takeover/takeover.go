@@ -17,8 +17,8 @@ import (
 	"sa-controller-manager/manifests/nodefile"
 )
 
-// Takeover adds sa-controller-manager to the control plane of this node. Finished steps are no-ops.
-func Takeover(ctx context.Context, c Config) error {
+// Run adds sa-controller-manager to the control plane of this node. Finished steps are no-ops.
+func Run(ctx context.Context, c Config) error {
 	o, err := c.observe()
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ type written struct {
 func (w *written) next(record component.Record) []nodefile.Write {
 	before := w.data
 	w.record, w.data = record, record.Encode()
-	return nodefile.Append(nil, w.c.recordFile(), before, w.data)
+	return nodefile.Append(nil, w.c.RecordFile(), before, w.data)
 }
 
 // takes plans the writes and waits of a takeover's step. The record comes before what it is about, and the patch before

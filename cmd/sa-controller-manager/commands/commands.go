@@ -32,12 +32,12 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/webhook"
 	"sa-controller-manager/cmd/sa-controller-manager/extras"
-	"sa-controller-manager/manifests/takeover"
 )
 
 const longDescription = `sa-controller-manager keeps the ServiceAccounts of a Kubernetes cluster and their
@@ -116,7 +116,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cmd.AddCommand(
 		version.NewCommand(), webhook.NewCommand(cli.Connect, app.WriteWebhookManifests), doctor.NewCommand(cli.Connect),
 		preflight.NewCommand(cli.ConnectAsManager), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
-		takeover.NewCommand(), signer,
+		kubeadm.NewCommand(), signer,
 	)
 	cmd.InitDefaultHelpCmd()
 	cmd.InitDefaultCompletionCmd()

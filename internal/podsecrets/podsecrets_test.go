@@ -14,8 +14,8 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// TestEveryField fails when a field that names a Secret comes into the API.
-func TestEveryField(t *testing.T) {
+// TestVisitorKnowsEverySecretReference fails when a field that names a Secret comes into the API.
+func TestVisitorKnowsEverySecretReference(t *testing.T) {
 	t.Parallel()
 	paths := secretPaths(reflect.TypeFor[corev1.PodSpec](), nil)
 	// Far more than zero: the walk itself works. 3 kinds of containers have 2 each.

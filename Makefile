@@ -262,7 +262,7 @@ bench-peer: control-plane build ## Compare with kube-controller-manager in half 
 
 .PHONY: bench-page
 bench-page: RESULTS ?= bin/bench/peer.json
-bench-page: ## Fill table and chart of docs/benchmarks.md from the results in RESULTS.
+bench-page: ## Fill the table of docs/benchmarks.md from the results in RESULTS.
 	@go -C test run -buildvcs=false ./cmd/benchpeer -page=$(CURDIR)/docs/benchmarks.md $(abspath $(RESULTS))
 
 ##@ kind

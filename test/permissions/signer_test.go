@@ -5,6 +5,7 @@ package permissions
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -171,9 +172,13 @@ func (w *signerWorld) pruned(t *testing.T, first string) {
 	for _, name := range []string{"before", "after"} {
 		testutil.Must(t, w.API.CoreV1().Secrets("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
-	printed := w.keys(t, 0, "prune", "--longest-token-lifetime=1s")
 	want := "Stays:      " + first + ": " + w.kcm(t) + " still signs with key"
-	testutil.Expect(t, strings.Contains(printed, want), "pruned, want %q:\n%s", want, printed)
+	testcluster.Poll(t, "prune, once the signer has published that it uses the next key", func() error {
+		if printed := w.keys(t, 0, "prune", "--longest-token-lifetime=1s"); !strings.Contains(printed, want) {
+			return errors.New(printed)
+		}
+		return nil
+	})
 	secrets, err := w.API.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{
 		FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken),
 	})

@@ -55,7 +55,7 @@ func electionUsages() map[string]string {
 	return map[string]string{
 		"leader-elect":                    "Elect a leader: of all replicas it alone runs the controllers and registers the webhook.",
 		"leader-elect-lease-duration":     "How long after the leader's last renewal another replica takes over.",
-		"leader-elect-renew-deadline":     "How long a leader tries to renew, then it stops leading: less than --leader-elect-lease-duration.",
+		"leader-elect-renew-deadline":     "How long a leader tries to renew before it stops. Less than --leader-elect-lease-duration.",
 		"leader-elect-resource-name":      "Name of the Lease.",
 		"leader-elect-resource-namespace": "Namespace of the Lease.",
 		"leader-elect-retry-period":       "How often a replica tries to get or to renew the Lease.",

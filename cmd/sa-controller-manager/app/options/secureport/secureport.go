@@ -124,9 +124,9 @@ func usages() map[string]string {
 		"disable-http2-serving":  "Serve HTTP/1.1 alone.",
 		"permit-address-sharing": "Bind the port with SO_REUSEADDR: also beside a wildcard address, or a socket in TIME_WAIT.",
 		"permit-port-sharing":    "Bind the port with SO_REUSEPORT: also if another process has it, with the same flag.",
-		"tls-cert-file":          "PEM `file` with the serving certificate and its intermediates; reloaded on change. By default self-signed.",
+		"tls-cert-file":          "PEM `file` with the serving certificate, then intermediates; reloaded on change. By default self-signed.",
 		"tls-private-key-file":   "PEM `file` with the private key of --tls-cert-file.",
-		"cert-dir":               "`Directory` of a self-signed certificate, " + options.ProgramName + ".crt and .key. By default in memory.",
+		"cert-dir":               "`Directory` of a self-signed certificate, " + options.ProgramName + ".crt, .key. By default in memory.",
 		"tls-sni-cert-key": "Certificate and key `files` for single names, as cert,key or cert,key:name,name; by default the names in " +
 			"the certificate. A name may begin with '*.'. May be given several times.",
 		"tls-cipher-suites": "Cipher suites for TLS 1.2 and below. By default Go chooses. Preferred: " +
@@ -140,7 +140,7 @@ func usages() map[string]string {
 		"authentication-skip-lookup": "Do not read the CAs that no flag gives from kube-system/extension-apiserver-authentication.",
 		"client-ca-file": "PEM `file` with the CA of client certificates: the common name is the user, the organizations are groups. " +
 			"Reloaded when it changes.",
-		"requestheader-client-ca-file":       "PEM `file` with the CA of proxies that name the client in headers. Reloaded when it changes.",
+		"requestheader-client-ca-file":       "PEM `file` with the CA of proxies that name clients in headers. Reloaded when it changes.",
 		"requestheader-allowed-names":        "Common `names` of the proxies. Without it, any of --requestheader-client-ca-file.",
 		"requestheader-uid-headers":          "`Headers` with the user's UID. X-Remote-Uid must be one of them.",
 		"requestheader-username-headers":     "`Headers` with the user's name.",

@@ -124,7 +124,7 @@ func usages() map[string]string {
 		"disable-http2-serving":  "Serve HTTP/1.1 alone.",
 		"permit-address-sharing": "Bind the port with SO_REUSEADDR: also beside a wildcard address, or a socket in TIME_WAIT.",
 		"permit-port-sharing":    "Bind the port with SO_REUSEPORT: also if another process has it, with the same flag.",
-		"tls-cert-file":          "PEM `file` with the serving certificate, then intermediates; reloaded on change. By default self-signed.",
+		"tls-cert-file":          "PEM `file` with the serving certificate, then intermediates; reloaded. By default self-signed.",
 		"tls-private-key-file":   "PEM `file` with the private key of --tls-cert-file.",
 		"cert-dir":               "`Directory` of a self-signed certificate, " + options.ProgramName + ".crt, .key. By default in memory.",
 		"tls-sni-cert-key": "Certificate and key `files` for single names, as cert,key or cert,key:name,name; by default the names in " +

@@ -178,14 +178,21 @@ func (w *world) judgeMade(what string, by *model.Request, secret *corev1.Secret)
 		w.judgeAlive(what, by, secret)
 	}
 	account := w.writes.seen[of(by.Client, secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey])]
-	for name := range account.refs {
-		known := w.writes.seen[ofSecret(by.Client, secret.Namespace, name)]
-		knows := account.before(by) && known.before(by) && known.uid == account.uid
-		if there := w.server.Get("secrets", secret.Namespace, name); !replaces && knows && there != nil &&
+	if name := w.ownOf(by, account.uid, account.refs); !replaces && account.before(by) && name != "" {
+		w.violated(3, "%s: the account references %s, which it knows", what, name)
+	}
+}
+
+// ownOf is the token Secret among these that a replica knows the account to have, "" if there is none.
+func (w *world) ownOf(by *model.Request, account types.UID, refs map[string]bool) string {
+	for name := range refs {
+		known, there := w.writes.seen[ofSecret(by.Client, by.Namespace, name)], w.server.Get("secrets", by.Namespace, name)
+		if known.before(by) && known.uid == account && there != nil && there.GetDeletionTimestamp() == nil &&
 			there.GetLabels()[workload.AutoCreatedLabel] != "" && there.GetLabels()[invalidSince] == "" {
-			w.violated(3, "%s: the account references %s, which it knows", what, name)
+			return name
 		}
 	}
+	return ""
 }
 
 // judgeUnneeded wants nothing left of what the leader has created for nothing.

@@ -126,6 +126,7 @@ func newWorld(p *plan, logger logr.Logger) *world {
 		server.Change("configmaps", "kube-system", "kube-apiserver-legacy-service-account-token-tracking",
 			func(o model.Object) { o.(*corev1.ConfigMap).Data["since"] = "1999-01-01" })
 	}
+	w.network.revisions = nil // every watch cache has what was there before
 	return w
 }
 

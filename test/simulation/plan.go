@@ -192,11 +192,7 @@ func (w *world) restore() error {
 		for _, secret := range w.server.Objects("secrets") {
 			w.writes.gone[goneKey(secret.(*corev1.Secret))] = time.Now()
 		}
-		old := w.old()
 		w.server.Restore(revision)
-		for name, secret := range w.old() {
-			w.price.failed["secrets "+oldNamespace+"/"+name] = w.price.failed["secrets "+oldNamespace+"/"+name] || secret != old[name]
-		}
 		clear(w.writes.own)
 		// No kube-apiserver serves what was asked for before, or while it is away.
 		w.network.restarted = time.Now()

@@ -39,7 +39,7 @@ type writes struct {
 	gone        map[string]time.Time // when a Secret was deleted, by namespace, name and UID of the account
 	released    map[string]time.Time // when a process has begun to give its Lease away
 	deleted     map[types.UID]deletion
-	holder      string // who has written the Lease last
+	holder      string    // who has written the Lease last
 	renewed     time.Time // when the last request began by which its holder knows to have it
 	terms       map[string]int
 	times       map[string][]time.Time // when a process has made Secrets for an account
@@ -81,10 +81,8 @@ type deletion struct {
 func newWrites() writes {
 	return writes{
 		seen: map[string]sight{}, asked: map[string]sight{}, own: map[string]replaced{}, shed: map[string]time.Time{},
-		made:   map[types.UID]maker{},
-		listed: map[types.UID]bool{}, gone: map[string]time.Time{}, released: map[string]time.Time{}, deleted: map[types.UID]deletion{},
-		terms: map[string]int{}, times: map[string][]time.Time{}, dead: map[types.UID]bool{}, others: map[types.UID]bool{},
-	}
+		made: map[types.UID]maker{}, listed: map[types.UID]bool{}, gone: map[string]time.Time{}, released: map[string]time.Time{}, deleted: map[types.UID]deletion{},
+		terms: map[string]int{}, times: map[string][]time.Time{}, dead: map[types.UID]bool{}, others: map[types.UID]bool{}}
 }
 
 func isReplica(client string) bool { return strings.HasPrefix(client, "replica-") }

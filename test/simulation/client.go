@@ -87,8 +87,8 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	asked := &call{client: c, began: time.Now(), answer: make(chan answer, 1), request: &model.Request{
 		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource,
-		Path: r.URL.Path, Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager, Body: sent,
-		Client: c.name, Began: time.Now()}}
+		Path: r.URL.Path, Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager,
+		Body: sent, Client: c.name, Began: time.Now()}}
 	if c.ahead && info.Resource == "leases" && sent != nil {
 		sent = anHourAhead(sent)
 	}

@@ -52,7 +52,8 @@ type price struct {
 func newPrice() price {
 	return price{
 		budgets: map[string]int{}, earned: map[string]int{}, recent: map[string][]time.Time{}, changes: map[string][]time.Time{},
-		reported: map[string]bool{}, lostEvents: map[string]bool{}, failed: map[string]bool{}, again: map[string]int{}, terminating: map[string]int{}}
+		reported: map[string]bool{}, lostEvents: map[string]bool{}, failed: map[string]bool{}, again: map[string]int{},
+		terminating: map[string]int{}}
 }
 
 // changed is called with each change that no replica has made.

@@ -81,8 +81,9 @@ type deletion struct {
 func newWrites() writes {
 	return writes{
 		seen: map[string]sight{}, asked: map[string]sight{}, own: map[string]replaced{}, shed: map[string]time.Time{},
-		made: map[types.UID]maker{}, listed: map[types.UID]bool{}, gone: map[string]time.Time{}, released: map[string]time.Time{}, deleted: map[types.UID]deletion{},
-		terms: map[string]int{}, times: map[string][]time.Time{}, dead: map[types.UID]bool{}, others: map[types.UID]bool{}}
+		made: map[types.UID]maker{}, listed: map[types.UID]bool{}, gone: map[string]time.Time{}, released: map[string]time.Time{},
+		deleted: map[types.UID]deletion{}, terms: map[string]int{}, times: map[string][]time.Time{}, dead: map[types.UID]bool{},
+		others: map[types.UID]bool{}}
 }
 
 func isReplica(client string) bool { return strings.HasPrefix(client, "replica-") }

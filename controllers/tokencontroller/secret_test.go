@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -170,6 +171,32 @@ func TestOneWriteFromOneVersion(t *testing.T) {
 	w.Live(t, another)
 	w.Cache(t, another)
 	w.syncsSecret(t, "token", "another Secret of the same name and version", strings.ReplaceAll(fills("21"), "uid-token", "uid-again"))
+}
+
+// TestAccountWatchHangs: the account exists and no watch shows it. Secrets are filled all the same
+// without a request each second, and deleted soon after an account that no watch has ever shown.
+func TestAccountWatchHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := worldAt(t, time.Time{}, tokenSecret("token"), account())
+		w.Cache(t, tokenSecret("token"))
+		w.runSecretLoop(t)
+		w.secretLoop.Add(named("token"))
+		synctest.Wait()
+		want := []string{"get serviceaccounts app", "patch secrets token [uid-token 20] for app/uid-app ca.crt namespace token"}
+		testutil.Check(t, "at first sight", want, w.Actions(t))
+		w.Cache(t, tokenSecret("token", filled(t), atVersion("21")))
+		w.secretLoop.Add(named("token"))
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		asked := w.Actions(t)
+		testutil.Expect(t, len(asked) <= 12, "asked %d times in ten minutes: %q", len(asked), asked)
+		testutil.Check(t, "Events while nothing is wrong", []string(nil), w.Events())
+		w.Delete(t, account())
+		time.Sleep(uncachedRecheck)
+		synctest.Wait()
+		testutil.Check(t, "the account is gone", []string{"get serviceaccounts app", "delete secrets token [uid-token 21]"}, w.Actions(t))
+	})
 }
 
 func TestNoRootCA(t *testing.T) {

@@ -5,17 +5,48 @@ package tokencontroller
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
+
+// TestTerms: what was deleted before a term loses its reference, and what is deleted within one.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		secret := tokenSecret("token", filled(t), autoCreated)
+		w := worldAt(t, time.Time{}, account(listed(meta.FieldManager, "token", "gone")), secret)
+		w.NumberVersions("secrets")
+		w.Auto = true
+		references := func(when string, want ...corev1.ObjectReference) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			app := testutil.Get(w.Client.CoreV1().ServiceAccounts(testNamespace).Get(t.Context(), "app", metav1.GetOptions{}))(t)
+			testutil.Check(t, "references "+when, want, app.Secrets)
+		}
+		w.Start(t, w.Run)()
+		stop := w.Start(t, w.Run)
+		references("at the start", corev1.ObjectReference{Name: "token"})
+		w.Delete(t, secret)
+		references("once the Secret is deleted", corev1.ObjectReference{Name: "app-token-" + testSuffix})
+		w.Delete(t, account())
+		time.Sleep(time.Minute)
+		secrets, err := w.Client.CoreV1().Secrets(testNamespace).List(t.Context(), metav1.ListOptions{})
+		testutil.Expect(t, err == nil && len(secrets.Items) == 0, "of a deleted account there is %v (%v)", secrets.Items, err)
+		testutil.Check(t, "Events", []string{"Normal TokenReferenceRemoved", "Normal TokenReferenceRemoved"}, w.Events())
+		stop()
+	})
+}
 
 func TestCountSecondController(t *testing.T) {
 	t.Parallel()
@@ -77,6 +108,47 @@ func (w *world) rotate(t *testing.T) {
 	w.ring.Set(signing.NewRing(testkeys.Parse(testkeys.P256Other()).As(signing.Active),
 		w.ring.Ring().Active().Public().As(signing.Retired)))
 }
+
+// TestNothingIsKept: what is expected of an object is forgotten with it, and all of it with a term.
+func TestNothingIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := worldAt(t, time.Time{}, account(), tokenSecret("empty"), tokenSecret("waits", func(secret *corev1.Secret) {
+			secret.Annotations[corev1.ServiceAccountNameKey] = "nobody"
+		}))
+		w.Auto, w.OrphanGrace = true, time.Hour
+		w.NumberVersions("secrets")
+		kept := func() []int {
+			return []int{len(w.written.all), len(w.waiting.all), len(w.created.all), len(w.gone.all), len(w.observed.all)}
+		}
+		stop := w.Start(t, w.Run)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		testutil.Check(t, "kept of a Secret that waits for its account", []int{0, 1, 0, 0, 0}, kept())
+		w.gone.set(named("app"), "any", nil)
+		w.created.set(named("app"), testUID, createExpectation{secret: "expected"})
+		w.observed.add(tokensecrets.Observe(tokenSecret("gone", boundTo(testUID))))
+		w.Delete(t, account(), tokenSecret("waits")) // the others are orphans, and deleted by the controller
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		testutil.Check(t, "kept of deleted objects", make([]int, 5), kept())
+
+		stop()
+		w.Live(t, account(), tokenSecret("empty"))
+		synctest.Wait()
+		now := w.Config.Clock.Now()
+		w.created.set(named("app"), testUID, createExpectation{secret: "of-another-term", created: true, referenced: true, at: now})
+		w.written.set(named("empty"), "uid-empty/20", time.Now())
+		w.Actions(t)
+		testutil.Start(t, w.Run)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		testutil.Check(t, "a term does not expect what an earlier one did", []string{createsOwn,
+			"patch secrets empty [uid-empty 20] for app/uid-app ca.crt namespace token", referencesOwn}, sorted(w.Actions(t)))
+	})
+}
+
+func sorted(lines []string) []string { slices.Sort(lines); return lines }
 
 const (
 	asksAccount = "get serviceaccounts app"

@@ -375,18 +375,6 @@ func checkLimit(t *testing.T, ephemeral bool, refused, allowed, want string) {
 	}
 }
 
-// TestVisitorKnowsEverySecretReference fails when a field that names a Secret comes into the API and the visitor does
-// not see it. If it fails after an update of k8s.io/api, teach the visitor the new field.
-func TestVisitorKnowsEverySecretReference(t *testing.T) {
-	t.Parallel()
-	testutil.EachSecretOfAPod(t, func(t *testing.T, spec corev1.PodSpec, secret string) {
-		object := testutil.Get(json.Marshal(corev1.Pod{Spec: spec}))(t)
-		pod := testutil.Get(decodePod(&admission.Request{Object: object}))(t)
-		references := pod.Spec.secretReferences()
-		testutil.Expect(t, len(references) == 1 && references[0].secret == secret, "the visitor sees %+v in %s", references, object)
-	})
-}
-
 func TestContainers(t *testing.T) {
 	t.Parallel()
 	plugin := newWorld(account(testNamespace, defaultAccount)).plugin(DefaultConfig())

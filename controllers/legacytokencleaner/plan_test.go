@@ -117,16 +117,6 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestEverySecretOfAPodIsVisited: a Secret that a Pod uses is not deleted.
-func TestEverySecretOfAPodIsVisited(t *testing.T) {
-	t.Parallel()
-	testutil.EachSecretOfAPod(t, func(t *testing.T, pod corev1.PodSpec, secret string) {
-		var found []string
-		VisitSecrets(&pod, func(name string) { found = append(found, name) })
-		testutil.Check(t, "Secrets", []string{secret}, found)
-	})
-}
-
 func TestMain(m *testing.M) { testutil.Main(m) }
 
 // The tests live on 2023-05-10 at noon with a period of 30 days, so that the cutoff

@@ -16,6 +16,8 @@ import (
 
 // Names of controllers that our process runs in the place of kube-controller-manager's.
 const (
+	RootCAPublisher = "root-ca-certificate-publisher-controller"
+
 	// tokenController is started before --controllers is read (kube-controller-manager v1.36,
 	// cmd/kube-controller-manager/app/controllermanager.go), and runs whenever kube-controller-manager has a key.
 	tokenController = "serviceaccount-token-controller"
@@ -33,7 +35,7 @@ const (
 // starting. The first three names exist since v1.28.
 func replacedControllers(image string) []string {
 	replaced := []string{
-		"serviceaccount-controller", "root-ca-certificate-publisher-controller", "legacy-serviceaccount-token-cleaner-controller",
+		"serviceaccount-controller", RootCAPublisher, "legacy-serviceaccount-token-cleaner-controller",
 	}
 	if version(image) >= trustBundleMinor {
 		replaced = append(replaced, trustBundles)
@@ -45,9 +47,9 @@ func replacedControllers(image string) []string {
 func alias(name string) string {
 	return cmp.Or(map[string]string{
 		"serviceaccount-controller":                      "serviceaccount",
-		"root-ca-certificate-publisher-controller":       "root-ca-cert-publisher",
+		RootCAPublisher:                                  "root-ca-cert-publisher",
 		"legacy-serviceaccount-token-cleaner-controller": "legacy-service-account-token-cleaner",
-		tokenController: "serviceaccount-token",
+		tokenController:                                  "serviceaccount-token",
 	}[name], name)
 }
 

@@ -28,6 +28,6 @@ report "$(git ls-files -- "${paths[@]}" "${product[@]}" | grep -E '(^|[/_-])(loo
 	"name of a file" "what is in it"
 # A library says what is wrong; the command or the option layer names the flag. Facts and remedies have whole commands.
 report "$(git grep -nE '^[^/]*"[^"]*--[a-z%][^"]*"' -- {signing,controllers,admission,tokens,internal}'/*.go' \
-	':!*'{_test,/facts,/trial}'.go' ':!internal'/{check,serving} ':!controllers/keyring'/{hosts,operator} |
+	':!*'{_test,/facts,/trial}'.go' ':!internal'/{check,flagfile,serving} ':!controllers/keyring'/{hosts,operator} |
 	grep -vE 'keys [a-z]+ |kubectl|sa-controller-manager |kubeadm |=/etc' || true)" "--" "the thing, not its flag"
 [ "$found" -eq 0 ] || fail "words that test/verify/words.txt and names.txt keep out"

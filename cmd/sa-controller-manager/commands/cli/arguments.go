@@ -68,15 +68,3 @@ func resemblesToken(arg string) bool {
 	return len(arg) >= longestPath || strings.HasPrefix(arg, "eyJ") || strings.HasPrefix(strings.ToLower(arg), "bearer") ||
 		len(arg) > 60 && strings.Count(arg, ".") == 2 && !strings.Contains(arg, "/")
 }
-
-// ReadFile reads the file of a flag once: a command follows no file.
-func ReadFile[T any](flag, path string, parse func([]byte) (T, error)) (parsed T, err error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return parsed, fmt.Errorf("--%s: %w", flag, err)
-	}
-	if parsed, err = parse(data); err != nil {
-		return parsed, fmt.Errorf("--%s: %s: %w", flag, path, err)
-	}
-	return parsed, nil
-}

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/testutil"
@@ -117,53 +115,6 @@ func TestWrap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testutil.Check(t, tc.reason, tc.want, wrap(tc.help, tc.columns))
-		})
-	}
-}
-
-func TestAwait(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason   string
-		check    func(n int) error // the nth check
-		took     time.Duration
-		want     string
-		progress []string
-	}{
-		"AtOnce": {check: func(int) error { return nil }},
-		"AtTheThirdCheck": {
-			check: func(n int) error {
-				if n < 3 {
-					return fmt.Errorf("check %d", n)
-				}
-				return nil
-			},
-			took: 500 * time.Millisecond, progress: []string{"0s: check 1", "0s: check 2"},
-		},
-		"Permanent": {
-			reason: "waiting does not change it", check: func(int) error { return fmt.Errorf("wrapped: %w", Permanent(errors.New("off"))) },
-			want: "off",
-		},
-		"Never": {
-			reason: "the last error is what helps", check: func(n int) error { return fmt.Errorf("check %d", n) },
-			took: 600 * time.Millisecond,
-			want: "it did not come within 600ms: check 3", progress: []string{
-				"0s: check 1", "0s: check 2", "1s: check 3",
-			},
-		},
-	} {
-		testutil.Bubble(t, name, func(t *testing.T) {
-			var progress []string
-			a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{},
-				Progress: func(line string) { progress = append(progress, line) }}
-			begun, checks := time.Now(), 0
-			err := a.Until(t.Context(), func(context.Context) error {
-				checks++
-				return tc.check(checks)
-			})
-			testutil.Expect(t, fmt.Sprint(err) == tc.want || tc.want == "" && err == nil, "%s\nerror %v, want %q", tc.reason, err, tc.want)
-			testutil.Check(t, "time", tc.took, time.Since(begun))
-			testutil.Check(t, "progress", tc.progress, progress)
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/apiservers"
+	"sa-controller-manager/internal/flagfile"
 	"sa-controller-manager/internal/printers"
 )
 
@@ -173,7 +174,7 @@ func (o *commandOptions) cluster() (*cluster, error) {
 	}
 	var err error
 	if o.keys.RootCAFile != "" {
-		if cluster.RootCA, err = cli.ReadFile("root-ca-file", o.keys.RootCAFile, rootca.ParseBundle); err != nil {
+		if cluster.RootCA, err = flagfile.Read("root-ca-file", o.keys.RootCAFile, rootca.ParseBundle); err != nil {
 			return nil, err
 		}
 	}

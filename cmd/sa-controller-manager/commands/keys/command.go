@@ -21,6 +21,7 @@ import (
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/controllers/keyring/remote"
 	"sa-controller-manager/controllers/keyring/ring"
+	"sa-controller-manager/internal/flagfile"
 )
 
 const description = `Make, show and rotate a key ring: the signing key, the one that comes next and the
@@ -117,7 +118,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 	var sockets remote.Sockets
 	if o.sockets != "" {
 		var err error
-		if sockets, err = cli.ReadFile(remote.SocketsFlag, o.sockets, remote.ParseSockets); err != nil {
+		if sockets, err = flagfile.Read(remote.SocketsFlag, o.sockets, remote.ParseSockets); err != nil {
 			return nil, err
 		}
 	}

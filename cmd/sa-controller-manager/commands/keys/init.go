@@ -13,6 +13,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/internal/flagfile"
 	"sa-controller-manager/signing"
 )
 
@@ -51,8 +52,8 @@ given to kube-apiserver first. A next key of the same kind is made.`,
 		var retired []signing.PublicKey
 		switch {
 		case from != "":
-			if pair, err = cli.ReadFile("from-private-key-file", from, signing.ParsePrivateKey); err == nil {
-				retired, err = cli.ReadFile("from-private-key-file", from, signing.ParseAllPublicKeys)
+			if pair, err = flagfile.Read("from-private-key-file", from, signing.ParsePrivateKey); err == nil {
+				retired, err = flagfile.Read("from-private-key-file", from, signing.ParseAllPublicKeys)
 			}
 		case key.Signer != "":
 			pair, err = op.Pin(ctx, key.Signer, key.BoundOnly)
@@ -63,7 +64,7 @@ given to kube-apiserver first. A next key of the same kind is made.`,
 			return err
 		}
 		for _, path := range verify {
-			more, err := cli.ReadFile("service-account-key-file", path, signing.ParseAllPublicKeys)
+			more, err := flagfile.Read("service-account-key-file", path, signing.ParseAllPublicKeys)
 			if err != nil {
 				return err
 			}

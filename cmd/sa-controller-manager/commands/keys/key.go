@@ -21,6 +21,7 @@ import (
 	"sa-controller-manager/controllers/keyring/relying"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/apiservers"
+	"sa-controller-manager/internal/flagfile"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
@@ -61,7 +62,7 @@ func Read(o *options.Keys) ([]signing.Key, error) {
 		}
 	}
 	if o.PrivateKeyFile != "" {
-		key, err := cli.ReadFile(options.PrivateKeyFileFlag, o.PrivateKeyFile, signing.ParsePrivateKey)
+		key, err := flagfile.Read(options.PrivateKeyFileFlag, o.PrivateKeyFile, signing.ParsePrivateKey)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +70,7 @@ func Read(o *options.Keys) ([]signing.Key, error) {
 		keys = append(keys, found(key.Public(), signing.Active, "--"+options.PrivateKeyFileFlag))
 	}
 	for _, path := range o.VerifyKeyFiles {
-		further, err := cli.ReadFile("service-account-key-file", path, signing.ParsePublicKeys)
+		further, err := flagfile.Read("service-account-key-file", path, signing.ParsePublicKeys)
 		if err != nil {
 			return nil, err
 		}
@@ -133,6 +134,6 @@ func readerOf(caFile string) (*relying.Reader, error) {
 	if caFile == "" {
 		return &relying.Reader{}, nil
 	}
-	roots, err := cli.ReadFile(options.PublishedCAFileFlag, caFile, cert.NewPoolFromBytes)
+	roots, err := flagfile.Read(options.PublishedCAFileFlag, caFile, cert.NewPoolFromBytes)
 	return &relying.Reader{Roots: roots}, err
 }

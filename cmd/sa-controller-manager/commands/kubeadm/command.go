@@ -1,6 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package kubeadm has the commands that add this program to a kubeadm control plane and remove it again. Package takeover does
+// the work.
 package kubeadm
 
 import (

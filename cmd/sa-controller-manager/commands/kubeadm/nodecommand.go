@@ -16,47 +16,23 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/manifests/nodefile"
-	"sa-controller-manager/manifests/staticpod"
+	"sa-controller-manager/manifests/takeover"
 )
 
 // requestTimeout bounds one request, because kube-apiserver goes away in between.
 const requestTimeout = 10 * time.Second
 
-const takeoverDescription = `Replace the ServiceAccount controllers of kube-controller-manager and the ServiceAccount
-plugin of kube-apiserver on this control-plane node, in steps: our static pod ("manager"), then
-lines at the end of the two commands. Comments in their manifests are lost until a handback.
-
-kube-apiserver v1.37 and newer reads our webhook from files of the node, and calls it before it
-loses its plugin: it restarts twice. An older one keeps its plugin.
-
-After a timeout the same command continues; "kubeadm handback" undoes everything. See docs/takeover.md.`
-
-const takeoverExamples = `  # What would be done
-  sa-controller-manager kubeadm takeover --dry-run
-
-  # Take over, with one token Secret for every ServiceAccount, and sign kube-apiserver's tokens
-  sa-controller-manager kubeadm takeover --token-secrets=auto --external-signer`
-
-const handbackDescription = `Undo a takeover on this control-plane node: kube-apiserver gets its plugin back, then
-kube-controller-manager its controllers; then the webhook is unregistered, and our static pod
-ends. A manifest that has not been edited since the takeover becomes what it was before, byte
-for byte. This works while kube-apiserver does not start, and whatever is wrong with our process.
-
-The key files that the two components get back must hold the key that signs now and all keys
-that verify. After a rotation they may not: the command then names the key and changes nothing.
-See docs/rotation.md, and docs/uninstall.md for what remains.`
-
 // nodeFlags are the flags of both commands.
 type nodeFlags struct {
-	Config
+	takeover.Config
 
+	pod        *podFlags // of a takeover
 	kubeconfig string
 	steps      []string // of this direction
 	yes        bool
@@ -65,7 +41,7 @@ type nodeFlags struct {
 // newNodeFlags has the steps of a command in order.
 func newNodeFlags(steps ...string) nodeFlags {
 	hostname, _ := os.Hostname() // without one, the flag is needed
-	return nodeFlags{steps: steps, kubeconfig: "/etc/kubernetes/admin.conf", Config: Config{
+	return nodeFlags{steps: steps, kubeconfig: "/etc/kubernetes/admin.conf", Config: takeover.Config{
 		// As kubeadm does.
 		Node:         strings.ToLower(strings.TrimSpace(hostname)),
 		ManifestsDir: "/etc/kubernetes/manifests",
@@ -114,7 +90,7 @@ func (f *nodeFlags) validate() []error {
 
 // run connects to the API server and calls act while no other command works on this node. A dry run takes no lock and needs no
 // API server.
-func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
+func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, takeover.Config) error) error {
 	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
 		return err
 	}
@@ -173,63 +149,4 @@ func adminClient(file string) (client kubernetes.Interface, cluster string, err 
 	config.Timeout = requestTimeout
 	client, err = cli.NewClient(config)
 	return client, o.Cluster, err
-}
-
-func newTakeoverCommand(p podFlags) *cobra.Command {
-	f := newNodeFlags(StepManager, StepControllerManager, StepAPIServer)
-	f.Pod = &p
-	cmd := &cobra.Command{
-		Use:     "takeover",
-		Short:   "Take over from kube-controller-manager and kube-apiserver on this node",
-		Long:    takeoverDescription,
-		Example: takeoverExamples,
-		Args:    cli.NoArguments,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.takeOver(cmd) },
-	}
-	f.addTo(cmd)
-	f.addTakeover(cmd.Flags())
-	return cmd
-}
-
-func (f *nodeFlags) addTakeover(fs *pflag.FlagSet) {
-	f.Pod.addTo(fs)
-	fs.BoolVar(&f.Reset, "reset", f.Reset, "Forget flags kept from earlier takeovers; derive all from the two manifests. "+
-		"Implies --rewrite. --dry-run shows what goes.")
-	fs.BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
-		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: "+
-			"replaces its key flags by --service-account-signing-endpoint. Implies --rewrite.")
-}
-
-// takeOver reads what the last takeover has recorded, and takes over.
-func (f *nodeFlags) takeOver(cmd *cobra.Command) error {
-	f.Rewrite = f.Pod.given(cmd.Flags()) || f.ExternalSigner || f.Reset
-	if err := f.keep(cmd.Flags()); err != nil {
-		return err
-	}
-	if err := cli.InvalidFlags(cmd.CommandPath(), f.Pod.validate()); err != nil {
-		return err
-	}
-	if f.OnlySigner = f.Pod.only != ""; f.OnlySigner {
-		f.ExternalSigner, f.steps = true, []string{StepManager, StepAPIServer}
-		if len(f.Steps) == 0 {
-			f.Steps = f.steps
-		}
-	}
-	f.KeepPlugin = f.OnlySigner || staticpod.Command(f.Pod.extraArgs).Last(registrationFlag) != ""
-	return f.run(cmd, Takeover)
-}
-
-func newHandbackCommand() *cobra.Command {
-	f := newNodeFlags(StepAPIServer, StepControllerManager, StepManager)
-	cmd := &cobra.Command{
-		Use:   "handback",
-		Short: "Undo a takeover on this node",
-		Long:  handbackDescription,
-		Args:  cli.NoArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd, Handback) },
-	}
-	f.addTo(cmd)
-	cmd.Flags().BoolVar(&f.SkipKeyCheck, "skip-key-check", f.SkipKeyCheck,
-		"Continue although the key files that the two components get back are missing or lack keys in use, and print what is refused then.")
-	return cmd
 }

@@ -4,13 +4,19 @@
 package kubeadm
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"os"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
@@ -18,48 +24,39 @@ import (
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/nodefile"
-	"sa-controller-manager/manifests/staticpod"
+	"sa-controller-manager/manifests/takeover"
+	"sa-controller-manager/manifests/takeover/takeovertest"
 )
 
-// deadKubeconfig leads to an address without a listener.
-const deadKubeconfig = `apiVersion: v1
-kind: Config
-clusters:
-- name: demo
-  cluster: {server: "https://127.0.0.1:1"}
-contexts:
-- name: demo
-  context: {cluster: demo}
-current-context: demo
-`
+// node has our program, and another version of it.
+type node struct{ *takeovertest.Node }
 
-// newTakeoverNode has our program, and another version of it.
-func newTakeoverNode(t *testing.T) *controlPlane {
+func newNode(t *testing.T) node {
 	t.Helper()
-	p := newControlPlane(t, "v1.37")
+	n := node{takeovertest.New(t, "v1.37")}
 	for _, name := range []string{"sa-controller-manager", "new"} {
-		p.write(t, "../../opt/"+name, nil)
-		testutil.Must(t, os.Chmod(p.located("ROOT/opt/"+name), 0o700))
+		n.Write(t, "../../opt/"+name, nil)
+		testutil.Must(t, os.Chmod(n.Located("ROOT/opt/"+name), 0o700))
 	}
-	return p
+	return n
 }
 
 // takeover runs the command as if the program were the node's. Its API server is never asked.
-func (p *controlPlane) takeover(t *testing.T, args ...string) clitest.Outcome {
+func (n node) takeover(t *testing.T, args ...string) clitest.Outcome {
 	t.Helper()
 	flags := newPodFlags()
-	flags.self = p.located("ROOT/opt/sa-controller-manager")
-	flags.binary = flags.self
-	flags.versionOf = p.config.Pod.versionOf
+	flags.self = n.Located("ROOT/opt/sa-controller-manager")
+	flags.Binary = flags.self
+	flags.Version = func(context.Context, string) (string, error) { return "sa-controller-manager v1.2.3\n", nil }
 	return clitest.Run(t, cli.Parent(&cobra.Command{Use: "kubeadm"}, newTakeoverCommand(flags)),
-		slices.Concat([]string{"takeover", "--step-timeout=10ms"}, p.nodeFlags(t), args)...)
+		slices.Concat([]string{"takeover", "--step-timeout=10ms"}, n.flags(t), args)...)
 }
 
-func (p *controlPlane) nodeFlags(t *testing.T) []string {
+func (n node) flags(t *testing.T) []string {
 	t.Helper()
 	return []string{
-		"--node-name=n", "--manifests-dir=" + p.config.ManifestsDir,
-		"--kubeconfig=" + testutil.WriteFile(t, "kubeconfig", []byte(deadKubeconfig)),
+		"--node-name=n", "--manifests-dir=" + n.Dir + "/manifests",
+		"--kubeconfig=" + testutil.WriteFile(t, "kubeconfig", []byte(takeovertest.DeadKubeconfig)),
 	}
 }
 
@@ -178,19 +175,19 @@ func TestTakeoverCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newTakeoverNode(t)
-			writeRing(t, p.dir+"/pki/ring")
-			writeFiles(t, p.dir+"/pki/corp")
-			writeFiles(t, p.located("ROOT/etc/corp"))
+			n := newNode(t)
+			takeovertest.WriteRing(t, n.Dir+"/pki/ring")
+			takeovertest.WriteFiles(t, n.Dir+"/pki/corp")
+			takeovertest.WriteFiles(t, n.Located("ROOT/etc/corp"))
 			if tc.file != "" {
-				testutil.Must(t, os.Remove(p.located("ROOT"+tc.file)))
+				testutil.Must(t, os.Remove(n.Located("ROOT"+tc.file)))
 			}
 			for _, flag := range tc.kcm {
-				p.change(t, component.ControllerManager, "    image:", "    - "+flag+"\n    image:")
+				n.Change(t, component.ControllerManager, "    image:", "    - "+flag+"\n    image:")
 			}
-			before := p.files(t)
-			got := p.takeover(t, append(tc.args, "--dry-run")...)
-			want := p.located(tc.want)
+			before := n.Files(t)
+			got := n.takeover(t, append(tc.args, "--dry-run")...)
+			want := n.Located(tc.want)
 			testutil.Expect(t, (got.Code == 0) == (want == "") && strings.HasPrefix(got.Stderr, want) && (want != "" || got.Stderr == ""),
 				"%s: %+v, want %q", tc.reason, got, want)
 			const usage = "See 'sa-controller-manager kubeadm takeover --help' for usage.\n"
@@ -211,10 +208,10 @@ func TestTakeoverCommand(t *testing.T) {
 			slices.Sort(mounts)
 			testutil.Check(t, tc.reason+": directories that our Pod mounts", tc.mounts, slices.Compact(mounts))
 			if want != "" {
-				got := p.takeover(t, tc.args...)
+				got := n.takeover(t, tc.args...)
 				testutil.Expect(t, strings.HasPrefix(got.Stderr, want), "%s: without --dry-run: %+v, want %q", tc.reason, got, want)
 			}
-			testutil.Check(t, "files", before, p.files(t))
+			testutil.Check(t, "files", before, n.Files(t))
 		})
 	}
 }
@@ -222,20 +219,20 @@ func TestTakeoverCommand(t *testing.T) {
 // TestSecondCommand: two commands at a time would change the same files.
 func TestSecondCommand(t *testing.T) {
 	t.Parallel()
-	p := newTakeoverNode(t)
-	before := p.files(t)
-	unlock := testutil.Get(nodefile.Lock(p.config.ManifestsDir))(t)
-	want := "Error: another kubeadm takeover or handback works on " + p.config.ManifestsDir + "; let it end first\n"
-	got := p.takeover(t)
+	n := newNode(t)
+	before := n.Files(t)
+	unlock := testutil.Get(nodefile.Lock(n.Dir + "/manifests"))(t)
+	want := "Error: another kubeadm takeover or handback works on " + n.Dir + "/manifests" + "; let it end first\n"
+	got := n.takeover(t)
 	testutil.Expect(t, got.Code == 1 && got.Stderr == want && got.Stdout == "", "%+v, want %q", got, want)
-	if got := p.takeover(t, "--dry-run"); got.Code != 0 {
+	if got := n.takeover(t, "--dry-run"); got.Code != 0 {
 		t.Errorf("a dry run changes nothing: %+v", got)
 	}
 	unlock()
-	if got := p.takeover(t); strings.Contains(got.Stderr, "another") {
+	if got := n.takeover(t); strings.Contains(got.Stderr, "another") {
 		t.Errorf("afterwards: %+v", got)
 	}
-	testutil.Check(t, "files", before, p.files(t))
+	testutil.Check(t, "files", before, n.Files(t))
 }
 
 func TestKubeadmCommandLine(t *testing.T) {
@@ -268,101 +265,183 @@ func TestKubeadmCommandLine(t *testing.T) {
 	})
 }
 
-// onlySigner is what --only=signer asks for.
-func (p *controlPlane) onlySigner() {
-	p.config.OnlySigner, p.config.ExternalSigner, p.config.KeepPlugin, p.config.Rewrite = true, true, true, true
-	p.config.Steps = []string{StepManager, StepAPIServer}
-}
-
-// TestOnlySigner: kube-apiserver leaves its tokens to our process, kube-controller-manager is not touched, and a handback gives
-// all files back, though our process runs none of what may have been off before.
-func TestOnlySigner(t *testing.T) {
-	t.Parallel()
-	for name, sample := range map[string]string{"ReadsFiles": "v1.37", "ReadsNone": "v1.36"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newControlPlane(t, sample)
-			p.change(t, StepControllerManager, "tokencleaner\n", "tokencleaner,-legacy-serviceaccount-token-cleaner-controller\n")
-			before, command := p.files(t), p.command(t)
-			p.onlySigner()
-			p.writeSteps(t, takeover, all)
-			after := p.files(t)
-			testutil.Check(t, "kube-controller-manager", before[kcmFile], after[kcmFile])
-			files := slices.DeleteFunc(command, func(flag string) bool {
-				return strings.HasPrefix(flag, "--service-account-key-file=") ||
-					strings.HasPrefix(flag, "--service-account-signing-key-file=")
-			})
-			testutil.Check(t, "kube-apiserver", append(files, "--"+endpointFlag+"="+manifests.SignerSocket), p.command(t))
-			own := staticpod.CommandIn([]byte(after[ownFile]))
-			testutil.Check(t, "our command", []string{"/usr/local/bin/sa-controller-manager", "signer"}, []string(own[:2]))
-			ofManager := regexp.MustCompile(`--(controllers|token-secrets|root-ca-file|webhook-|service-account-private)\S*`)
-			extra := ofManager.FindAllString(strings.Join(own, " "), -1)
-			testutil.Expect(t, extra == nil, "our process has %q", extra)
-
-			p.config.Rewrite = false
-			p.writeSteps(t, takeover, all)
-			testutil.Check(t, "after one more takeover", after, p.files(t))
-			wantError(t, "our process may stop", p.config.unused(t.Context()), "first run: kubeadm handback --steps=kube-apiserver")
-			p.config.Steps = nil
-			p.writeSteps(t, handback, all)
-			wantError(t, "our process may stop", p.config.unused(t.Context()), "")
-			testutil.Check(t, "after the handback", before, p.withoutBackups(t))
-		})
-	}
-}
-
-// TestSignerAndEverything: from the one to the other it is another takeover, and back only by a handback.
-func TestSignerAndEverything(t *testing.T) {
-	t.Parallel()
-	for name, sample := range map[string]string{"ReadsFiles": "v1.37", "ReadsNone": "v1.36"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newControlPlane(t, sample)
-			before := p.files(t)
-			p.onlySigner()
-			p.writeSteps(t, takeover, all)
-			p.config.OnlySigner, p.config.ExternalSigner, p.config.KeepPlugin, p.config.Steps = false, false, false, nil
-			p.refuses(t, "it would sign with a key file", Takeover, "and the rewrite would drop it; to keep it add")
-			p.config.Pod.extraArgs = append(p.config.Pod.extraArgs, "--"+component.KeyFlag+"=",
-				"--"+component.KeyRingFlag+"="+manifests.KeyRing)
-			p.writeSteps(t, takeover, all)
-			status := testutil.Get(p.config.status())(t)
-			testutil.Check(t, "status", takenOver, status.State)
-			if slices.Contains(status.Command, manifests.SignerCommand) ||
-				!slices.Contains(status.Command, "--external-signer-socket="+manifests.SignerSocket) {
-				t.Errorf("our command is %q, want that of the manager, which signs, too", status.Command)
-			}
-			p.onlySigner()
-			p.refuses(t, "back", Takeover, "; first run: kubeadm handback")
-			p.config.Steps, p.config.Rewrite = nil, false
-			p.writeSteps(t, handback, all)
-			testutil.Check(t, "after the handback", before, p.withoutBackups(t))
-		})
-	}
-}
-
 // TestSignerKeepsNoFlagOfTheManager: what an interrupted takeover of everything was given is named with its way out.
 func TestSignerKeepsNoFlagOfTheManager(t *testing.T) {
 	t.Parallel()
 	const ring = "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/ring"
-	p := newTakeoverNode(t)
-	writeRing(t, p.dir+"/pki/ring")
-	p.takenOver(t, "--extra-arg=--service-account-private-key-file=", ring)
-	got := p.takeover(t, "--only=signer", "--dry-run")
+	n := newNode(t)
+	takeovertest.WriteRing(t, n.Dir+"/pki/ring")
+	n.takenOver(t, "--extra-arg=--service-account-private-key-file=", ring)
+	got := n.takeover(t, "--only=signer", "--dry-run")
 	for _, want := range []string{`"--service-account-private-key-file=" is not for signer`, "--reset drops what is kept"} {
 		testutil.Expect(t, got.Code == 1 && strings.Contains(got.Stderr, want), "%+v, want %q", got, want)
 	}
-	if got := p.takeover(t, "--only=signer", "--reset", ring, "--dry-run"); got.Code != 0 {
+	if got := n.takeover(t, "--only=signer", "--reset", ring, "--dry-run"); got.Code != 0 {
 		t.Errorf("with --reset: %+v", got)
 	}
 }
 
-// TestTakeoverWithoutItsRecord: the backup, which is the only copy of the key flags then, is not written over.
-func TestTakeoverWithoutItsRecord(t *testing.T) {
+// TestStatusCommand: the files are enough.
+func TestStatusCommand(t *testing.T) {
 	t.Parallel()
-	p := newControlPlane(t, "v1.37")
-	p.onlySigner()
-	p.writeSteps(t, takeover, all)
-	p.remove(t, "sa-controller-manager-backup/record.json", apiServerPatch)
-	p.refuses(t, "again", Takeover, "there is --"+endpointFlag+"="+manifests.SignerSocket+", but no record of what a takeover has changed")
+	n := newNode(t)
+	args := append([]string{"status"}, n.flags(t)...)
+	if got := clitest.Run(t, NewCommand(), args...); got.Code != 0 ||
+		!strings.HasPrefix(got.Stdout, "Node:  n\nState: not taken over\n") {
+		t.Errorf("%+v", got)
+	}
+	got := clitest.Run(t, NewCommand(), append(args, "-o", "json")...)
+	var document map[string]any
+	testutil.Must(t, json.Unmarshal([]byte(got.Stdout), &document))
+	testutil.Expect(t, document["kind"] == "TakeoverStatus" && document["state"] == takeover.NotTakenOver, "%v", document)
+
+	n.takenOver(t)
+	if got := clitest.Run(t, NewCommand(), args...); got.Code != 2 || !strings.Contains(got.Stdout, "State: partly\n") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// takenOver writes our manifest as a dry run prints it, and what it records.
+func (n node) takenOver(t *testing.T, args ...string) {
+	t.Helper()
+	got := n.takeover(t, append(args, "--dry-run")...)
+	_, diff, ok := strings.Cut(got.Stdout, "\n+++ "+n.Dir+"/"+takeovertest.OwnFile+"\n")
+	diff, _, _ = strings.Cut(diff, "\n2. ")
+	testutil.Require(t, got.Code == 0 && ok, "%+v, want our manifest", got)
+	n.Write(t, takeovertest.OwnFile, []byte(regexp.MustCompile(`(?m)^(@@.*\n|\+)`).ReplaceAllString(diff+"\n", "")))
+	if record := (component.Record{Flags: n.recorded(t, args...)}).Encode(); record != nil {
+		n.Write(t, takeovertest.RecordFile, record)
+	}
+}
+
+// recorded are the flags that a takeover records.
+func (n node) recorded(t *testing.T, args ...string) []string {
+	t.Helper()
+	f, pod, fs := newNodeFlags(), newPodFlags(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.pod, f.Pod = &pod, &pod.Pod
+	f.addTakeover(fs)
+	f.ManifestsDir = n.Dir + "/manifests"
+	testutil.Must(t, fs.Parse(args))
+	testutil.Must(t, f.keep(fs))
+	return f.Given
+}
+
+// TestTakeoverAgain: a rewrite keeps what the takeover before was given, and says what goes.
+func TestTakeoverAgain(t *testing.T) {
+	t.Parallel()
+	const template, client = "--extra-arg=--account-template=/srv/a.yaml", "--extra-arg=--webhook-client-ca-file=/srv/ca.crt"
+	const ring, noFile = "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/ring",
+		"--extra-arg=--service-account-private-key-file="
+	image := func(tag string) string { return "--image=registry.example.com/sa-controller-manager:" + tag }
+	for name, tc := range map[string]struct {
+		reason        string
+		first, second []string
+		kept, loses   string // as printed
+		record        []string
+	}{
+		"AnotherFlag": {
+			first: []string{"--token-secrets=auto", template, client}, second: []string{image("v2")},
+			kept:   "--token-secrets=auto " + template + " " + client,
+			record: []string{image("v2"), "--token-secrets=auto", template, client},
+		},
+		"SameFlag": {
+			reason: "what is given counts", first: []string{"--token-secrets=auto", template, client},
+			second: []string{"--token-secrets=manual", "--extra-arg=--account_template=/srv/b.yaml"},
+			kept:   client, loses: "--token-secrets=auto --account-template=/srv/a.yaml",
+			record: []string{"--token-secrets=manual", "--extra-arg=--account_template=/srv/b.yaml", client},
+		},
+		"NoFlag": {first: []string{template}, kept: template, second: []string{"--rewrite"}, record: []string{template}},
+		"Reset": {
+			first: []string{"--token-secrets=auto", template, client}, second: []string{"--reset", client},
+			loses: "--token-secrets=auto --account-template=/srv/a.yaml", record: []string{client},
+		},
+		"BinaryForImage": {first: []string{image("v1")}, second: []string{"--binary=/opt/new"}, record: []string{"--binary=/opt/new"}},
+		"Signer": {
+			reason: "our manifest says so", first: []string{"--external-signer"}, second: []string{template}, record: []string{template},
+		},
+		"OnlySigner": {
+			reason: "until another takeover is to do more", first: []string{"--only=signer", ring}, second: []string{"--rewrite"},
+			kept: ring + " --only=signer", record: []string{ring, "--only=signer"},
+		},
+		"EverythingAfterTheSigner": {
+			first: []string{"--only=signer", ring}, second: []string{"--only=", noFile}, kept: ring, loses: "signer",
+			record: []string{noFile, ring},
+		},
+		"ResetSigner": {
+			reason: "kube-apiserver has not been changed yet", first: []string{"--external-signer"}, second: []string{"--reset"},
+			loses: "--external-signer-socket=/run/sa-controller-manager/signer.sock " +
+				"--service-account-issuer=https://kubernetes.default.svc.cluster.local " +
+				"--service-account-key-file=/etc/kubernetes/pki/sa.pub",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			takeovertest.WriteRing(t, n.Dir+"/pki/ring")
+			n.takenOver(t, tc.first...)
+			testutil.Check(t, tc.reason+": record", tc.record, n.recorded(t, tc.second...))
+			got := n.takeover(t, append(tc.second, "--dry-run")...)
+			testutil.Require(t, got.Code == 0, "%+v", got)
+			line := func(before, after string) string {
+				found := regexp.MustCompile(`(?m)^` + before + `(.*)` + after + `$`).FindStringSubmatch(got.Stdout)
+				return strings.Join(found[min(1, len(found)):], "")
+			}
+			testutil.Check(t, tc.reason+": kept", tc.kept, line("Kept from the last takeover: ", `\. --reset drops them\.`))
+			testutil.Check(t, tc.reason+": lost", tc.loses, line("Our process loses: ", `\.`))
+		})
+	}
+}
+
+// TestRecordIsRefused: a record that this version does not understand is not dropped silently.
+func TestRecordIsRefused(t *testing.T) {
+	t.Parallel()
+	const noRecord = ": want the record of a takeover, as JSON: invalid character"
+	for name, tc := range map[string]struct{ record, want, reset string }{
+		"NoRecord": {"x", noRecord, noRecord},
+		"Two":      {"{}}", noRecord, noRecord},
+		"Unknown":  {`{"flags": ["--new-flag=1"]}`, `: no such flag -new-flag; --reset goes on without`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.Write(t, takeovertest.RecordFile, []byte(tc.record))
+			before := n.Files(t)
+			want := "Error: " + n.Dir + "/" + takeovertest.RecordFile + tc.want
+			got := n.takeover(t, "--dry-run")
+			testutil.Expect(t, got.Code == 1 && strings.HasPrefix(got.Stderr, want), "%+v, want %s", got, want)
+			if got := n.takeover(t, "--dry-run", "--reset"); got.Code != 0 != (tc.reset != "") || !strings.Contains(got.Stderr, tc.reset) {
+				t.Errorf("with --reset: %+v", got)
+			}
+			testutil.Check(t, "files", before, n.Files(t))
+		})
+	}
+}
+
+// TestHangup: a dropped SSH session ends a wait, so that the step rolls back.
+func TestHangup(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("the tests run under nohup, which says to go on")
+	}
+	n, f := newNode(t), newNodeFlags()
+	cmd := &cobra.Command{SilenceUsage: true, SilenceErrors: true, RunE: func(cmd *cobra.Command, _ []string) error {
+		return f.run(cmd, func(ctx context.Context, _ takeover.Config) error {
+			testutil.Must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}}
+	f.addPlaces(cmd)
+	cmd.SetArgs(n.flags(t))
+	err := cmd.ExecuteContext(t.Context())
+	testutil.Expect(t, errors.Is(err, context.Canceled), "%v", err)
+}
+
+// TestHandbackDryRun asks kube-apiserver which keys were revoked elsewhere, and goes on without.
+func TestHandbackDryRun(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.takenOver(t)
+	before := n.Files(t)
+	got := clitest.Run(t, NewCommand(), append([]string{"handback", "--dry-run", "--skip-key-check"}, n.flags(t)...)...)
+	testutil.Expect(t, got.Code == 0 && strings.Contains(got.Stdout, "\nNot checked, because kube-apiserver did not answer (Get "), "%+v",
+		got)
+	testutil.Check(t, "files", before, n.Files(t))
 }

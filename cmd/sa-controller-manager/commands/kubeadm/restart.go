@@ -4,16 +4,14 @@
 package kubeadm
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/takeover"
 )
 
 const restartDescription = `Have the kubelet restart kube-apiserver or kube-controller-manager of this node, and wait until it is
@@ -21,7 +19,7 @@ ready again: an annotation of ours in its manifest changes. A handback takes the
 restores the manifest byte for byte if nothing else was edited.`
 
 func newRestartCommand() *cobra.Command {
-	f, components := newNodeFlags(), []string{component.APIServer, component.ControllerManager}
+	f, components := newNodeFlags(), []string{takeover.StepAPIServer, takeover.StepControllerManager}
 	cmd := &cobra.Command{
 		Use:   "restart COMPONENT",
 		Short: "Restart kube-apiserver or kube-controller-manager on this node",
@@ -32,34 +30,9 @@ func newRestartCommand() *cobra.Command {
 				return cli.InvalidFlags(cmd.CommandPath(), []error{errors.New("want one COMPONENT, of " + strings.Join(components, ", "))})
 			}
 			f.Steps = args
-			return f.run(cmd, restart)
+			return f.run(cmd, takeover.Restart)
 		},
 	}
 	f.addTo(cmd)
 	return cmd
-}
-
-// restart restarts the component that Config.Steps names.
-func restart(ctx context.Context, c Config) error {
-	o, err := c.observe()
-	if err != nil {
-		return err
-	}
-	s, err := c.planRestart(o, c.Steps[0], time.Now().UTC().Format(time.RFC3339Nano))
-	if err != nil {
-		return err
-	}
-	return c.run(ctx, []step{s})
-}
-
-func (c *Config) planRestart(o *observed, name, value string) (step, error) {
-	after, err := o.files[name].Restart(value)
-	if err != nil {
-		return step{}, c.damaged(name, err)
-	}
-	s := step{name: name, summary: name + " restarts, and is ready again", advice: logOf(name), proofs: []cli.Check{c.isNode(o)}}
-	w := written{c: c, record: o.record, data: o.recordFile}
-	err = w.takes(&s, o.files[name], after)
-	s.rollback = nil // that would be one more restart
-	return s, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/flagfile"
 )
 
 const manifestsDescription = `Write both webhook configurations, and a policy that names the account of Pods, once, as
@@ -58,7 +59,7 @@ func newManifestsCommand(write WriteManifestsFunc) *cobra.Command {
 }
 
 func writeManifests(cmd *cobra.Command, write WriteManifestsFunc, o *options.Options, dir, caFile string) error {
-	caBundle, err := cli.ReadFile("ca-bundle-file", caFile, func(data []byte) ([]byte, error) {
+	caBundle, err := flagfile.Read("ca-bundle-file", caFile, func(data []byte) ([]byte, error) {
 		if _, err := cert.ParseCertsPEM(data); err != nil {
 			return nil, errors.New("expected certificates in PEM")
 		}

@@ -16,13 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiserveraccount "k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/await"
 	"sa-controller-manager/internal/check"
 )
 
@@ -41,7 +40,7 @@ const (
 // notCalled returns nil once kube-apiserver does not call the webhook, as a Pod with dryRun shows. What
 // else refuses the Pod shows nothing.
 func notCalled(ctx context.Context, client kubernetes.Interface, _ string) error {
-	err := cli.Await{Clock: clock.RealClock{}, Timeout: followDelay}.Until(ctx, func(ctx context.Context) error {
+	err := await.Poll{Timeout: followDelay}.Until(ctx, func(ctx context.Context) error {
 		_, called, err := trial.Pod(ctx, client, metav1.NamespaceSystem)
 		if registration.Concerns(err) {
 			return fmt.Errorf("kube-apiserver still calls the webhook: %w", err)
@@ -62,7 +61,7 @@ func notCalled(ctx context.Context, client kubernetes.Interface, _ string) error
 // calledAgain returns nil once kube-apiserver calls the webhook, and it gives a Pod its account. flags lead a command to
 // that cluster.
 func calledAgain(ctx context.Context, client kubernetes.Interface, flags string) error {
-	err := cli.Await{Clock: clock.RealClock{}, Timeout: proofDelay}.Until(ctx, func(ctx context.Context) error {
+	err := await.Poll{Timeout: proofDelay}.Until(ctx, func(ctx context.Context) error {
 		found, err := registration.Inspect(ctx, client)
 		if err != nil {
 			return err

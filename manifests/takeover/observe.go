@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ func (c *Config) observe() (*observed, error) {
 		return data
 	}
 	o := &observed{
-		manager: read(c.manifest(manager)), managerBackup: read(c.backup(manager)), recordFile: read(c.recordFile()),
+		manager: read(c.manifest(manager)), managerBackup: read(c.backup(manager)), recordFile: read(c.RecordFile()),
 		copied: read(c.onNode(component.AdmissionConfigFile)), files: map[string]component.Files{},
 	}
 	o.current = staticpod.CommandIn(o.manager)
@@ -43,7 +43,7 @@ func (c *Config) observe() (*observed, error) {
 	}
 	var err error
 	if o.record, err = component.ParseRecord(o.recordFile); err != nil {
-		return nil, fmt.Errorf("%s: %w; without it put the manifests back by hand (docs/takeover.md), and remove it", c.recordFile(), err)
+		return nil, fmt.Errorf("%s: %w; without it put the manifests back by hand (docs/takeover.md), and remove it", c.RecordFile(), err)
 	}
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
 		f := component.Files{Name: name, Manifest: read(c.manifest(name)), Backup: read(c.backup(name)), Patch: read(c.patch(name))}
@@ -76,5 +76,5 @@ func (o *observed) apiServer() component.Files { return o.files[component.APISer
 
 // registers is how our process registers its webhook now, "" if that is not known.
 func (o *observed) registers() registration.Mode {
-	return registration.Mode(o.current.Last(registrationFlag))
+	return registration.Mode(o.current.Last(RegistrationFlag))
 }

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"slices"
@@ -55,12 +55,12 @@ func TestSignerFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			if tc.key != nil {
-				p.write(t, "pki/1.pub", tc.key)
+				p.Write(t, "pki/1.pub", tc.key)
 			}
 			m := testutil.Get(staticpod.Parse(staticpodtest.Manifest(append([]string{component.APIServer}, tc.flags...)),
 				component.APIServer))(t)
 			got, files, err := p.config.signerFlags(m, tc.previous)
-			wantError(t, tc.reason, err, p.located(tc.refused))
+			wantError(t, tc.reason, err, p.Located(tc.refused))
 			if err != nil {
 				return
 			}
@@ -84,17 +84,17 @@ func TestTakeoverWithARemoteKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			key := signing.RemoteKey("hsm", testkeys.Parse(testkeys.P384()).Public(), nil)
-			file := ring.At(p.dir + "/keys/ring.json")
+			file := ring.At(p.Dir + "/keys/ring.json")
 			testutil.Must(t, file.Init(key, nil, nil, time.Now()))
-			flags := newPodFlags()
-			flags.binary, flags.extraArgs = "/opt/b", []string{
+			pod := p.config.Pod
+			pod.ExtraArgs = []string{
 				component.Assign(component.KeyFlag, ""), component.Assign(component.KeyRingFlag, file.Path()),
 			}
 			if tc.socket != "" {
-				p.write(t, "keys/sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  "+tc.socket+"\n"))
-				flags.extraArgs = append(flags.extraArgs, component.Assign(remote.SocketsFlag, p.dir+"/keys/sockets.yaml"))
+				p.Write(t, "keys/sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  "+tc.socket+"\n"))
+				pod.ExtraArgs = append(pod.ExtraArgs, component.Assign(remote.SocketsFlag, p.Dir+"/keys/sockets.yaml"))
 			}
-			p.config.Pod, p.config.Rewrite = &flags, true
+			p.config.Rewrite = true
 			o := testutil.Get(p.config.observe())(t)
 			d, err := p.config.desire(o)
 			wantError(t, "", err, tc.want)

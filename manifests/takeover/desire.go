@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"errors"
@@ -9,15 +9,12 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 
 	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/flagfile"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
@@ -112,7 +109,7 @@ func (c *Config) desireFiles(o *observed, d *desired) (err error) {
 // changes are those of kube-apiserver.
 func (c *Config) changes(o *observed, files bool) component.Changes {
 	// Where an upgrade without our patches gave kube-apiserver its key files back, these may have missed a rotation.
-	signs := c.ExternalSigner || !c.Reset && o.current.Last(ownSocketFlag) == manifests.SignerSocket || o.apiServer().Signs()
+	signs := c.ExternalSigner || !c.Reset && o.current.Last(SocketFlag) == manifests.SignerSocket || o.apiServer().Signs()
 	return component.Changes{Plugin: files, Files: files, Signer: signs}
 }
 
@@ -123,7 +120,7 @@ func (c *Config) chooseFiles(o *observed, d *desired, m *staticpod.Manifest) err
 	switch {
 	case before == registration.URL || before == registration.Service:
 		return fmt.Errorf("our manifest has --%s=%s, and a takeover registers from files; first run: kubeadm handback",
-			registrationFlag, before)
+			RegistrationFlag, before)
 	case c.KeepPlugin:
 	case o.manager != nil && !c.Rewrite:
 		d.files = now || before == registration.Static
@@ -166,7 +163,7 @@ func (c *Config) render(o *observed, d *desired, api, kcm *staticpod.Manifest) e
 	if d.pod.Sockets, err = c.signerSockets(args); err != nil {
 		return err
 	}
-	if d.pod.CreateSecrets, err = createsSecrets(args); err != nil {
+	if d.pod.CreateSecrets, err = c.Pod.Flags.CreatesSecrets(args); err != nil {
 		return err
 	}
 	d.manifest, err = manifests.StaticPod(d.pod)
@@ -183,14 +180,7 @@ func (c *Config) carry(o *observed, kcm *staticpod.Manifest) (*component.Carried
 	if _, recorded := o.record.Components[component.ControllerManager]; recorded {
 		own = nil
 	}
-	_, flags, err := secureport.Parse(nil)
-	if err != nil {
-		return nil, err
-	}
-	return component.Carry(kcm, func(name string) bool {
-		flag := flags.Lookup(name)
-		return flag != nil && strings.HasPrefix(options.OriginOf(flag), "as KCM")
-	}, own)
+	return component.Carry(kcm, c.Pod.Flags.AsKCM, own)
 }
 
 // ofAPIServer sets the options that follow from kube-apiserver's manifest: the directory of the CA for
@@ -208,9 +198,9 @@ func (c *Config) ofAPIServer(o *observed, d *desired, m *staticpod.Manifest) err
 	}
 	d.pod.StaticRegistration, d.pod.Signer = d.files, d.changes.Signer
 	if !d.files {
-		d.pod.Carried = append(d.pod.Carried, component.Assign(registrationFlag, string(registration.None)))
+		d.pod.Carried = append(d.pod.Carried, component.Assign(RegistrationFlag, string(registration.None)))
 	}
-	if limit := inFlight(m.Command()); limit > options.New().Webhook.MaxInFlight {
+	if limit := inFlight(m.Command()); limit > c.Pod.MaxInFlight {
 		d.pod.Carried = append(d.pod.Carried, component.Assign("webhook-max-in-flight", strconv.Itoa(limit)))
 	}
 	if !d.changes.Signer {
@@ -255,7 +245,7 @@ func (c *Config) readNamed(d *desired) (err error) {
 	if d.key, err = readOwn(c, d.own, component.KeyFlag, signing.ParsePrivateKey); err != nil {
 		return err
 	}
-	if component.Enabled(d.own, options.RootCACertificatePublisher) {
+	if component.Enabled(d.own, component.RootCAPublisher) {
 		d.rootCA, err = readOwn(c, d.own, component.RootCAFlag, func(data []byte) (*rootca.Bundle, error) {
 			bundle, err := rootca.ParseBundle(data)
 			if err == nil {
@@ -270,7 +260,7 @@ func (c *Config) readNamed(d *desired) (err error) {
 // readOwn reads the file that a flag of ours names, and returns the zero value if none does.
 func readOwn[T any](c *Config, own staticpod.Command, flag string, parse func([]byte) (T, error)) (value T, err error) {
 	if file := own.Last(flag); file != "" {
-		if value, err = cli.ReadFile(flag, c.onNode(file), parse); err != nil {
+		if value, err = flagfile.Read(flag, c.onNode(file), parse); err != nil {
 			err = fmt.Errorf("our %w", err)
 		}
 	}

@@ -1,28 +1,23 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/nodefile"
@@ -51,8 +46,8 @@ func TestKilled(t *testing.T) {
 		c.ExternalSigner, c.Rewrite, c.Given = true, true, []string{"--token-secrets=auto"}
 	}
 	edited := func(t *testing.T, p *controlPlane) {
-		p.change(t, component.APIServer, "--allow-privileged=true", "--allow-privileged=false")
-		p.change(t, component.ControllerManager, "--cluster-name=kind", "--cluster-name=other")
+		p.Change(t, component.APIServer, "--allow-privileged=true", "--allow-privileged=false")
+		p.Change(t, component.ControllerManager, "--cluster-name=kind", "--cluster-name=other")
 	}
 	for name, tc := range map[string]struct {
 		sample string
@@ -62,7 +57,7 @@ func TestKilled(t *testing.T) {
 		"First": {sample: "v1.37"},
 		"HandWritten": {sample: "v1.37", edit: func(t *testing.T, p *controlPlane) {
 			for _, file := range []string{apiServerFile, kcmFile} {
-				p.write(t, file, []byte("# by hand\r\n"+strings.ReplaceAll(p.files(t)[file], "\n", "\r\n")))
+				p.Write(t, file, []byte("# by hand\r\n"+strings.ReplaceAll(p.Files(t)[file], "\n", "\r\n")))
 			}
 		}},
 		"Second": {sample: "v1.37", edit: edited, before: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, all) }},
@@ -79,7 +74,7 @@ func TestKilled(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(t, never)
 			}
-			want := never.files(t)
+			want := never.Files(t)
 			everything(&p.config)
 			takes := p.writeFirst(t, takeover, k)
 			back := 0
@@ -87,7 +82,7 @@ func TestKilled(t *testing.T) {
 				back = p.writeFirst(t, handback, k-takes)
 			}
 			p.writeSteps(t, handback, all)
-			got := p.files(t)
+			got := p.Files(t)
 			for _, file := range []string{apiServerFile, kcmFile} {
 				testutil.Check(t, fmt.Sprintf("%s, killed after %d writes: %s", name, k, file), want[file], got[file])
 			}
@@ -110,23 +105,23 @@ func TestRestartTenTimes(t *testing.T) {
 	for name, steps := range map[string]int{"NotTakenOver": 0, "TakenOver": all} {
 		for _, one := range []string{component.APIServer, component.ControllerManager} {
 			p := newControlPlane(t, "v1.37")
-			before := p.files(t)
+			before := p.Files(t)
 			p.writeSteps(t, takeover, steps)
-			taken := p.files(t)
+			taken := p.Files(t)
 			for i := range 10 {
 				value := fmt.Sprint(i)
 				p.writeFirst(t, func(c *Config, o *observed) ([]step, error) {
 					s, err := c.planRestart(o, one, value)
 					return []step{s}, err
 				}, all)
-				testutil.Expect(t, strings.Contains(p.files(t)["manifests/"+one+".yaml"],
+				testutil.Expect(t, strings.Contains(p.Files(t)["manifests/"+one+".yaml"],
 					"\n    "+component.RestartAnnotation+": \""+value+"\"\n"),
-					"%s: no annotation in\n%s", name, p.files(t)["manifests/"+one+".yaml"])
+					"%s: no annotation in\n%s", name, p.Files(t)["manifests/"+one+".yaml"])
 			}
 			if steps == all { // one more takeover restarts nothing
-				restarted := p.files(t)
+				restarted := p.Files(t)
 				p.writeSteps(t, takeover, all)
-				testutil.Check(t, name+": another takeover", restarted, p.files(t))
+				testutil.Check(t, name+": another takeover", restarted, p.Files(t))
 				testutil.Check(t, name+": the patch for kubeadm", taken[apiServerPatch], restarted[apiServerPatch])
 			}
 			p.writeSteps(t, handback, all)
@@ -149,27 +144,8 @@ func TestInFlight(t *testing.T) {
 	} {
 		p := newControlPlane(t, "v1.37", tc.server...)
 		p.writeSteps(t, takeover, 1)
-		testutil.Check(t, name, tc.want, staticpod.CommandIn([]byte(p.files(t)[ownFile])).Last("webhook-max-in-flight"))
+		testutil.Check(t, name, tc.want, staticpod.CommandIn([]byte(p.Files(t)[ownFile])).Last("webhook-max-in-flight"))
 	}
-}
-
-// TestHangup: a dropped SSH session ends a wait, so that the step rolls back.
-func TestHangup(t *testing.T) {
-	if signal.Ignored(syscall.SIGHUP) {
-		t.Skip("the tests run under nohup, which says to go on")
-	}
-	p, f := newControlPlane(t, "v1.37"), newNodeFlags()
-	cmd := &cobra.Command{SilenceUsage: true, SilenceErrors: true, RunE: func(cmd *cobra.Command, _ []string) error {
-		return f.run(cmd, func(ctx context.Context, _ Config) error {
-			testutil.Must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
-			<-ctx.Done()
-			return ctx.Err()
-		})
-	}}
-	f.addPlaces(cmd)
-	cmd.SetArgs(p.nodeFlags(t))
-	err := cmd.ExecuteContext(t.Context())
-	testutil.Expect(t, errors.Is(err, context.Canceled), "%v", err)
 }
 
 // TestWayBack: a takeover that was killed has left a kube-apiserver that does not start. The same command restores what it had.
@@ -187,7 +163,7 @@ func TestWayBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newControlPlane(t, "v1.37")
-			before := p.files(t)[apiServerFile]
+			before := p.Files(t)[apiServerFile]
 			if tc.restarted {
 				p.writeFirst(t, func(c *Config, o *observed) ([]step, error) {
 					s, err := c.planRestart(o, component.APIServer, "now")
@@ -206,10 +182,10 @@ func TestWayBack(t *testing.T) {
 				asked = question
 				return tc.yes
 			}
-			wantError(t, name, Takeover(t.Context(), p.config), tc.want)
+			wantError(t, name, Run(t.Context(), p.config), tc.want)
 			testutil.Expect(t, strings.HasSuffix(asked, "A takeover has changed its manifest. Put the previous one back?") != tc.restarted,
 				"asked %q", asked)
-			back := p.files(t)[apiServerFile] == before
+			back := p.Files(t)[apiServerFile] == before
 			testutil.Expect(t, back == (tc.yes && !tc.restarted), "the manifest is back: %t", back)
 		})
 	}
@@ -230,13 +206,13 @@ func TestBrokenManifest(t *testing.T) {
 		"Empty":    {left: 0, want: "it is empty"},
 		"Gone":     {left: -1, want: "manifests/kube-apiserver.yaml; is this a control-plane node of kubeadm?"},
 	} {
-		for way, run := range map[string]func(context.Context, Config) error{"takeover": Takeover, "handback": Handback} {
+		for way, run := range map[string]func(context.Context, Config) error{"takeover": Run, "handback": Handback} {
 			p := newControlPlane(t, "v1.37")
 			p.writeSteps(t, takeover, all)
-			if data := p.files(t)[apiServerFile]; tc.left < 0 {
-				p.remove(t, apiServerFile)
+			if data := p.Files(t)[apiServerFile]; tc.left < 0 {
+				p.Remove(t, apiServerFile)
 			} else {
-				p.write(t, apiServerFile, []byte(data)[:tc.left])
+				p.Write(t, apiServerFile, []byte(data)[:tc.left])
 			}
 			p.refuses(t, name+" "+way, run, tc.want)
 			wantError(t, name+" "+way, run(t.Context(), p.config),
@@ -244,10 +220,10 @@ func TestBrokenManifest(t *testing.T) {
 		}
 	}
 	p := newControlPlane(t, "v1.37")
-	p.write(t, "manifests/kube-apiserver.yaml.bak", []byte(p.files(t)[apiServerFile]))
+	p.Write(t, "manifests/kube-apiserver.yaml.bak", []byte(p.Files(t)[apiServerFile]))
 	p.refuses(t, "a copy", Handback, "kube-apiserver.yaml.bak is a manifest of kube-apiserver too")
-	p.remove(t, "manifests/kube-apiserver.yaml.bak")
-	p.write(t, "sa-controller-manager-backup/record.json", []byte("{"))
+	p.Remove(t, "manifests/kube-apiserver.yaml.bak")
+	p.Write(t, "sa-controller-manager-backup/record.json", []byte("{"))
 	p.refuses(t, "the record", Handback, "sa-controller-manager-backup/record.json: want the record of a takeover, as JSON")
 }
 
@@ -255,24 +231,20 @@ func TestBrokenManifest(t *testing.T) {
 func TestStaleAdmissionConfig(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37", "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
-	p.write(t, "pki/admission.yaml", []byte(admissionHead))
+	p.Write(t, "pki/admission.yaml", []byte(admissionHead))
 	p.writeSteps(t, takeover, all)
 	for _, tc := range []struct{ content, state, stale string }{
-		{"", takenOver, ""},
-		{"- name: EventRateLimit\n", partly, "is not what a takeover makes of /etc/kubernetes/pki/admission.yaml now"},
+		{"", TakenOver, ""},
+		{"- name: EventRateLimit\n", Partly, "is not what a takeover makes of /etc/kubernetes/pki/admission.yaml now"},
 	} {
-		p.write(t, "pki/admission.yaml", []byte(admissionHead+tc.content))
-		s := testutil.Get(p.config.status())(t)
+		p.Write(t, "pki/admission.yaml", []byte(admissionHead+tc.content))
+		s := testutil.Get(p.config.Status())(t)
 		why := ""
 		for _, finding := range s.Findings {
 			why += finding.Code + finding.Why
 		}
 		testutil.Expect(t, s.State == tc.state && (why == "") == (tc.stale == "") && strings.Contains(why, tc.stale), "%+v, want %s, %q", s,
 			tc.state, tc.stale)
-	}
-	if got := clitest.Run(t, NewCommand(), append([]string{"status"}, p.nodeFlags(t)...)...); got.Code != 2 ||
-		!strings.Contains(got.Stdout, "State: partly\n") {
-		t.Errorf("%+v", got)
 	}
 }
 
@@ -284,17 +256,17 @@ func TestDisk(t *testing.T) {
 		"manifests/.kube-apiserver.yaml-1", "sa-controller-manager-patches/.kube-apiserver-sa-controller-manager+json.yaml-2",
 		"sa-controller-manager-backup/.record.json-3",
 	} {
-		p.write(t, left, nil)
+		p.Write(t, left, nil)
 	}
 	p.config.DryRun = false
-	p.write(t, "full", nil)
+	p.Write(t, "full", nil)
 	s := step{name: "kube-apiserver", advice: "Look at the log of kube-apiserver"}
-	s.writes = []nodefile.Write{{Path: p.dir + "/full/x", After: []byte("x")}}
+	s.writes = []nodefile.Write{{Path: p.Dir + "/full/x", After: []byte("x")}}
 	err := p.config.run(t.Context(), []step{s})
-	testutil.Expect(t, err != nil && !strings.Contains(err.Error(), "Look at the log") && strings.Contains(err.Error(), p.dir+"/full"),
+	testutil.Expect(t, err != nil && !strings.Contains(err.Error(), "Look at the log") && strings.Contains(err.Error(), p.Dir+"/full"),
 		"%v",
 		err)
-	for file := range p.files(t) {
+	for file := range p.Files(t) {
 		testutil.Expect(t, !strings.HasPrefix(filepath.Base(file), "."), "%s is left", file)
 	}
 }

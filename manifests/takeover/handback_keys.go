@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/ring"
+	"sa-controller-manager/internal/flagfile"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
@@ -23,7 +23,7 @@ func (c *Config) keysInUse(o *observed) (keys ring.State, verify []signing.Publi
 	if keys, err = c.ownRing(o.own); err != nil {
 		return keys, nil, err
 	}
-	keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
+	keys.Revoked = ring.Union(keys.Revoked, c.revoked)
 	if o.own.Last(component.KeyRingFlag) != "" {
 		keys = keys.Effective()
 	} else {
@@ -34,7 +34,7 @@ func (c *Config) keysInUse(o *observed) (keys ring.State, verify []signing.Publi
 		keys.Keys = []ring.Key{{Key: signing.Key{PublicKey: key.Public(), Role: signing.Active}}}
 	}
 	for _, file := range o.own.All(component.VerifyKeyFlag) {
-		found, err := cli.ReadFile(component.VerifyKeyFlag, c.onNode(file), signing.ParsePublicKeys)
+		found, err := flagfile.Read(component.VerifyKeyFlag, c.onNode(file), signing.ParsePublicKeys)
 		if err != nil {
 			return keys, nil, fmt.Errorf("our %w", err)
 		}
@@ -59,12 +59,12 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 	if err != nil {
 		problems = append(problems, fmt.Errorf("the keys in use are unknown: %w", err)) // but what was read counts
 	}
-	keys.Revoked = ring.Union(keys.Revoked, c.Revoked)
+	keys.Revoked = ring.Union(keys.Revoked, c.revoked)
 	verifies := after.Command().All(component.VerifyKeyFlag) // kube-controller-manager has none
 	var known []signing.PublicKey
 	for _, file := range verifies {
 		file = c.localPath(after, file)
-		found, err := cli.ReadFile(component.VerifyKeyFlag, file, signing.ParsePublicKeys)
+		found, err := flagfile.Read(component.VerifyKeyFlag, file, signing.ParsePublicKeys)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s would not start: it gets back %w", name, err))
 		}
@@ -75,7 +75,7 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 	}
 	if file := after.Command().Last(signs); file != "" || keys.Active().Signer != "" {
 		file = c.localPath(after, file)
-		key, err := cli.ReadFile(signs, file, signing.ParsePrivateKey)
+		key, err := flagfile.Read(signs, file, signing.ParsePrivateKey)
 		if err == nil {
 			revoked = append(revoked, revokedIn(file, keys.Revoked, key.Public())...)
 		}
@@ -114,7 +114,7 @@ func (c *Config) checkDroppedRing(o *observed, d *desired) error {
 	}
 	known := []signing.PublicKey{d.key.Public()}
 	for _, file := range d.own.All(component.VerifyKeyFlag) {
-		found, err := cli.ReadFile(component.VerifyKeyFlag, c.onNode(file), signing.ParsePublicKeys)
+		found, err := flagfile.Read(component.VerifyKeyFlag, c.onNode(file), signing.ParsePublicKeys)
 		if err != nil {
 			return fmt.Errorf("our %w", err)
 		}

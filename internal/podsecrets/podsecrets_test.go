@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package testutil
+package podsecrets
 
 import (
 	"reflect"
@@ -10,20 +10,24 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
-// EachSecretOfAPod walks the type PodSpec, whatever Kubernetes adds to it, and runs a subtest for each field that names
-// a Secret, with a Pod in which only that field does.
-func EachSecretOfAPod(t *testing.T, test func(t *testing.T, spec corev1.PodSpec, secret string)) {
-	t.Helper()
+// TestVisitorKnowsEverySecretReference fails when a field that names a Secret comes into the API.
+func TestVisitorKnowsEverySecretReference(t *testing.T) {
+	t.Parallel()
 	paths := secretPaths(reflect.TypeFor[corev1.PodSpec](), nil)
-	const want = 1 + 3*2 + 11 // pull secrets, two for each of three kinds of container, eleven kinds of volume
-	Require(t, len(paths) >= want, "the walk found %d references, there are %d or more: %v", len(paths), want, paths)
+	// Far more than zero: the walk itself works. 3 kinds of containers have 2 each.
+	want := 1 + 3*2 + 11
+	testutil.Require(t, len(paths) >= want, "the walk found %d references, there are %d or more: %v", len(paths), want, paths)
 	for _, path := range paths {
 		t.Run(strings.Join(path, "."), func(t *testing.T) {
 			spec := reflect.New(reflect.TypeFor[corev1.PodSpec]())
 			setString(t, spec.Elem(), path, "the-secret")
-			test(t, *spec.Interface().(*corev1.PodSpec), "the-secret")
+			spec.Interface().(*corev1.PodSpec).NodeName = "no UTF-8: \xff"
+			names := testutil.Get(Names(spec.Interface().(*corev1.PodSpec)))(t)
+			testutil.Check(t, "names", []string{"the-secret"}, names)
 		})
 	}
 }
@@ -64,7 +68,7 @@ func isSecretName(path []string) bool {
 }
 
 // setString makes what path leads through and sets the string at its end.
-func setString(t testing.TB, v reflect.Value, path []string, value string) {
+func setString(t *testing.T, v reflect.Value, path []string, value string) {
 	t.Helper()
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	stdcmp "cmp"
@@ -30,6 +30,7 @@ import (
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
+	"sa-controller-manager/manifests/takeover/takeovertest"
 )
 
 // trip is a takeover with what is before and after it, and a handback.
@@ -71,15 +72,15 @@ type edit struct{ name, old, new string }
 // operators is a manifest of kubeadm as the operator's configuration has it.
 func (tc *trip) operators(t *testing.T, sample, name string) []byte {
 	t.Helper()
-	text := stock(t, sample, name)
+	text := takeovertest.Stock(t, sample, name)
 	for _, flag := range tc.flags {
 		if name == component.APIServer {
-			text = replaced(t, text, "    image:", "    - "+flag+"\n    image:")
+			text = takeovertest.Replaced(t, text, "    image:", "    - "+flag+"\n    image:")
 		}
 	}
 	for _, one := range tc.edits {
 		if one.name == name {
-			text = replaced(t, text, one.old, one.new)
+			text = takeovertest.Replaced(t, text, one.old, one.new)
 		}
 	}
 	return text
@@ -105,12 +106,12 @@ func TestThereAndBack(t *testing.T) {
 	taken := func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, all) }
 	more := edit{component.APIServer, "--allow-privileged=true", "--allow-privileged=false"}
 	without := func(files ...string) func(*testing.T, *controlPlane) {
-		return func(t *testing.T, p *controlPlane) { p.remove(t, files...) }
+		return func(t *testing.T, p *controlPlane) { p.Remove(t, files...) }
 	}
 	changedAndWithout := func(files ...string) func(*testing.T, *controlPlane) {
 		return func(t *testing.T, p *controlPlane) {
-			p.change(t, more.name, more.old, more.new)
-			p.remove(t, files...)
+			p.Change(t, more.name, more.old, more.new)
+			p.Remove(t, files...)
 		}
 	}
 	for name, tc := range map[string]trip{
@@ -153,7 +154,7 @@ func TestThereAndBack(t *testing.T) {
 		"UpgradedWithPatches":    {edits: optOut, added: files, upgraded: both, patched: true},
 		"UpgradedWithoutPatches": {edits: optOut, added: files, upgraded: both},
 		"OurManifestIsGone":      {added: files, since: without(ownFile)},
-		"OurManifestIsDamaged":   {added: files, since: func(t *testing.T, p *controlPlane) { p.write(t, ownFile, []byte("kind: [")) }},
+		"OurManifestIsDamaged":   {added: files, since: func(t *testing.T, p *controlPlane) { p.Write(t, ownFile, []byte("kind: [")) }},
 		"TheBackupsAreGone": {
 			edits: optOut, added: files, since: without("sa-controller-manager-backup/kube-controller-manager.yaml",
 				"sa-controller-manager-backup/kube-apiserver.yaml"),
@@ -161,18 +162,18 @@ func TestThereAndBack(t *testing.T) {
 		"OurLineIsEdited": {
 			reason: "the operator has put a plugin of its own beside ours", added: files,
 			since: func(t *testing.T, p *controlPlane) {
-				p.change(t, component.APIServer, pluginOff, pluginOff+",PodSecurity")
+				p.Change(t, component.APIServer, pluginOff, pluginOff+",PodSecurity")
 			},
 			left: []edit{{component.APIServer, "    image: ", "    - --disable-admission-plugins=PodSecurity\n    image: "}},
 		},
 		"AFlagIsAppended": {
 			reason: "behind ours, where one adds flags", added: files, since: func(t *testing.T, p *controlPlane) {
-				p.change(t, component.APIServer, "    image: ", "    - --v=4\n    image: ")
-				before := p.files(t)
+				p.Change(t, component.APIServer, "    image: ", "    - --v=4\n    image: ")
+				before := p.Files(t)
 				p.writeSteps(t, takeover, all)
-				testutil.Check(t, "another takeover restarts nothing", before[apiServerFile], p.files(t)[apiServerFile])
-				status := testutil.Get(p.config.status())(t)
-				testutil.Check(t, "status", takenOver, status.State)
+				testutil.Check(t, "another takeover restarts nothing", before[apiServerFile], p.Files(t)[apiServerFile])
+				status := testutil.Get(p.config.Status())(t)
+				testutil.Check(t, "status", TakenOver, status.State)
 			},
 			left: []edit{{component.APIServer, "    image: ", "    - --v=4\n    image: "}},
 		},
@@ -180,19 +181,19 @@ func TestThereAndBack(t *testing.T) {
 			reason: "without * no other controller would run", added: files,
 			edits: []edit{{component.ControllerManager, "    - --controllers=*,bootstrapsigner,tokencleaner\n", ""}},
 			since: func(t *testing.T, p *controlPlane) {
-				p.change(t, component.ControllerManager, "clustertrustbundle-publisher-controller\n",
+				p.Change(t, component.ControllerManager, "clustertrustbundle-publisher-controller\n",
 					"clustertrustbundle-publisher-controller,-ttl-controller\n")
 			},
 			left: []edit{{component.ControllerManager, "    image: ", "    - --controllers=*,-ttl-controller\n    image: "}},
 		},
 		"SignerLineIsTakenOut": {
 			reason: "kube-apiserver would have no key", config: signs, added: signed, since: func(t *testing.T, p *controlPlane) {
-				p.change(t, component.APIServer, "    - "+socket+"\n", "")
+				p.Change(t, component.APIServer, "    - "+socket+"\n", "")
 			},
 		},
 		"OperatorAddsTheSameLine": {
 			reason: "of several equal lines the last one is ours", added: files, left: ownPluginOff, pluginIsOff: true,
-			since: func(t *testing.T, p *controlPlane) { p.change(t, component.APIServer, port, ownPluginOff[0].new) },
+			since: func(t *testing.T, p *controlPlane) { p.Change(t, component.APIServer, port, ownPluginOff[0].new) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,10 +206,10 @@ func TestThereAndBack(t *testing.T) {
 func (tc *trip) goes(t *testing.T) {
 	p := newControlPlane(t, stdcmp.Or(tc.sample, "v1.37"))
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
-		p.write(t, "manifests/"+name+".yaml", tc.operators(t, stdcmp.Or(tc.sample, "v1.37"), name))
+		p.Write(t, "manifests/"+name+".yaml", tc.operators(t, stdcmp.Or(tc.sample, "v1.37"), name))
 	}
-	p.write(t, "pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n  path: limits.yaml\n"))
-	before, first, command := p.files(t), staticpodtest.Read(t, p.config.manifest(component.APIServer)), p.command(t)
+	p.Write(t, "pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n  path: limits.yaml\n"))
+	before, first, command := p.Files(t), staticpodtest.Read(t, p.config.manifest(component.APIServer)), p.command(t)
 	if tc.before != nil {
 		tc.before(t, p)
 	}
@@ -222,13 +223,13 @@ func (tc *trip) goes(t *testing.T) {
 	tc.isTaken(t, p, first, command)
 
 	p.config.KeepPlugin, p.config.ExternalSigner, p.config.Rewrite = false, false, false
-	after := p.files(t)
+	after := p.Files(t)
 	p.writeSteps(t, takeover, all)
-	testutil.Check(t, "after one more takeover, without the flags", after, p.files(t))
+	testutil.Check(t, "after one more takeover, without the flags", after, p.Files(t))
 	if tc.since == nil && tc.upgraded == nil {
 		tc.isWrittenAgain(t, p)
 		for file, data := range after {
-			p.write(t, file, []byte(data))
+			p.Write(t, file, []byte(data))
 		}
 		p.writeSteps(t, takeover, all)
 	}
@@ -247,7 +248,7 @@ func (tc *trip) goes(t *testing.T) {
 	wantError(t, "our process may stop", p.config.unused(t.Context()), wanted)
 	for _, one := range tc.left {
 		file := "manifests/" + one.name + ".yaml"
-		before[file] = string(replaced(t, []byte(before[file]), one.old, one.new))
+		before[file] = string(takeovertest.Replaced(t, []byte(before[file]), one.old, one.new))
 	}
 	testutil.Check(t, tc.reason+": after the handback", before, p.withoutBackups(t))
 }
@@ -281,7 +282,8 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 	if signs {
 		mounts = append(mounts, manifests.SignerDirectory)
 		// A kubeadm that has one more flag in front of those that the patch takes out.
-		moved := staticpodtest.JSON(t, replaced(t, first, "    - --allow-privileged", "    - --a-new-flag=1\n    - --allow-privileged"))
+		more := takeovertest.Replaced(t, first, "    - --allow-privileged", "    - --a-new-flag=1\n    - --allow-privileged")
+		moved := staticpodtest.JSON(t, more)
 		_, err := staticpodtest.Patch(t, staticpodtest.Read(t, p.config.patch(component.APIServer))).Apply(moved)
 		testutil.Expect(t, err != nil, "the patch takes out what it does not know")
 		command = slices.DeleteFunc(command, func(flag string) bool {
@@ -307,13 +309,13 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 	testutil.Check(t, "the patch", inOrder(taken), inOrder(patched))
 
 	own := staticpodtest.Read(t, p.config.manifest(manager))
-	testutil.Check(t, "our mode", string(tc.mode()), staticpod.CommandIn(own).Last(registrationFlag))
-	for flag, want := range map[string]bool{staticDirFlag: readsFiles, ownSocketFlag: signs} {
+	testutil.Check(t, "our mode", string(tc.mode()), staticpod.CommandIn(own).Last(RegistrationFlag))
+	for flag, want := range map[string]bool{StaticDirFlag: readsFiles, SocketFlag: signs} {
 		got := staticpod.CommandIn(own).Last(flag)
 		testutil.Expect(t, (got != "") == want, "our --%s is %q, want one: %t", flag, got, want)
 	}
-	status := testutil.Get(p.config.status())(t)
-	testutil.Check(t, "status", takenOver, status.State)
+	status := testutil.Get(p.config.Status())(t)
+	testutil.Check(t, "status", TakenOver, status.State)
 	wanted := "runs in our process alone; first run kubeadm handback --steps=kube-controller-manager"
 	if signs || readsFiles {
 		wanted = "first run: kubeadm handback --steps=kube-apiserver"
@@ -328,11 +330,11 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 	if stdcmp.Or(tc.sample, other) == other {
 		other = "v1.36"
 	}
-	written := stock(t, other, component.APIServer)
+	written := takeovertest.Stock(t, other, component.APIServer)
 	if tc.mode() == registration.Static { // an older one reads no files
 		written = writtenAgain(t, other)
 	}
-	p.write(t, apiServerFile, written)
+	p.Write(t, apiServerFile, written)
 	for _, n := range []int{3, all} {
 		p.writeSteps(t, takeover, n)
 		want := tc.mode() == registration.Static && n == all
@@ -346,7 +348,7 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 	got := strings.Contains(strings.Join(p.command(t), " "), manifests.SignerSocket)
 	testutil.Expect(t, got == tc.adds(endpointFlag), "our process signs: %t, want %t", got, !got)
 	testutil.Check(t, "our mode then", string(tc.mode()),
-		staticpod.CommandIn(staticpodtest.Read(t, p.config.manifest(manager))).Last(registrationFlag))
+		staticpod.CommandIn(staticpodtest.Read(t, p.config.manifest(manager))).Last(RegistrationFlag))
 	p.writeSteps(t, handback, 1)
 	testutil.Check(t, "what kubeadm wrote", string(written), string(staticpodtest.Read(t, p.config.manifest(component.APIServer))))
 }
@@ -354,7 +356,7 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 // writtenAgain is a manifest of kubeadm with an image that reads files.
 func writtenAgain(t *testing.T, sample string) []byte {
 	t.Helper()
-	return regexp.MustCompile(`kube-apiserver:v1\.36\.\d+`).ReplaceAll(stock(t, sample, component.APIServer),
+	return regexp.MustCompile(`kube-apiserver:v1\.36\.\d+`).ReplaceAll(takeovertest.Stock(t, sample, component.APIServer),
 		[]byte("kube-apiserver:v1.37.2"))
 }
 
@@ -364,7 +366,7 @@ func (p *controlPlane) upgrade(t *testing.T, name string, manifest []byte, patch
 	if patches {
 		manifest = staticpodtest.PatchedFile(t, manifest, staticpodtest.Read(t, p.config.patch(name)))
 	}
-	p.write(t, "manifests/"+name+".yaml", manifest)
+	p.Write(t, "manifests/"+name+".yaml", manifest)
 }
 
 // inOrder sorts the volumes, whose order means nothing.
@@ -390,7 +392,7 @@ func TestPlan(t *testing.T) {
 			" -sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml -" + record
 		ownAway = "manager: -" + ownFile
 	)
-	another := func(t *testing.T, p *controlPlane) { p.write(t, ownFile, staticpodtest.Own([]string{theKey})) }
+	another := func(t *testing.T, p *controlPlane) { p.Write(t, ownFile, staticpodtest.Own([]string{theKey})) }
 	// As an operator stops kube-controller-manager, and as the command has it.
 	oneAlone := func(p *controlPlane) { p.config.Steps, p.config.Pod = []string{StepAPIServer}, nil }
 	for name, tc := range map[string]struct {
@@ -417,7 +419,8 @@ func TestPlan(t *testing.T) {
 		"UpgradedWithoutPatches": {
 			reason: "the backup is that of the manifest which is replaced", in: all,
 			prepare: func(t *testing.T, p *controlPlane) {
-				p.write(t, apiServerFile, replaced(t, writtenAgain(t, "v1.36"), "--allow-privileged=true", "--allow-privileged=false"))
+				p.Write(t, apiServerFile, writtenAgain(t, "v1.36"))
+				p.Change(t, component.APIServer, "--allow-privileged=true", "--allow-privileged=false")
 			},
 			want: []string{
 				"manager:", "kube-controller-manager:",
@@ -427,7 +430,7 @@ func TestPlan(t *testing.T) {
 		},
 		"ThePatchIsGone": {
 			in: all, prepare: func(t *testing.T, p *controlPlane) {
-				p.remove(t, apiServerPatch)
+				p.Remove(t, apiServerPatch)
 			},
 			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: +" + apiServerPatch},
 		},
@@ -435,11 +438,11 @@ func TestPlan(t *testing.T) {
 		"HandbackGoesOn":     {in: all, out: 2, way: handback, want: []string{"kube-apiserver:", "kube-controller-manager:", ownAway}},
 		"HandbackAfterAHalf": {in: 2, way: handback, want: []string{"kube-apiserver:", kcmBack, ownAway}},
 		"BreakGlassOtherGone": {in: all, way: handback, want: []string{apiServerBack}, prepare: func(t *testing.T, p *controlPlane) {
-			p.remove(t, kcmFile)
+			p.Remove(t, kcmFile)
 			oneAlone(p)
 		}},
 		"BreakGlassOtherDamaged": {in: all, way: handback, want: []string{apiServerBack}, prepare: func(t *testing.T, p *controlPlane) {
-			p.write(t, kcmFile, []byte("kind: ["))
+			p.Write(t, kcmFile, []byte("kind: ["))
 			oneAlone(p)
 		}},
 	} {
@@ -463,7 +466,7 @@ func TestPlan(t *testing.T) {
 					} else if w.After == nil {
 						sign = " -"
 					}
-					line += sign + strings.TrimPrefix(w.Path, p.dir+"/")
+					line += sign + strings.TrimPrefix(w.Path, p.Dir+"/")
 				}
 				plan = append(plan, line)
 			}
@@ -498,13 +501,13 @@ func TestManagerThatDoesNotCome(t *testing.T) {
 			}
 			p.config.Rewrite, p.config.Client = true, fake.NewClientset()
 			if tc.before != nil {
-				p.write(t, ownFile, tc.before)
+				p.Write(t, ownFile, tc.before)
 			}
 			own := p.steps(t, takeover)[0]
 			own.proofs, own.guards = nil, nil // they ask kube-apiserver
-			wantError(t, name, p.config.step(ctx, own), strings.ReplaceAll(tc.want, "DIR", p.dir))
+			wantError(t, name, p.config.step(ctx, own), strings.ReplaceAll(tc.want, "DIR", p.Dir))
 			testutil.Expect(t, strings.HasPrefix(own.advice, tc.advice), "the advice is %q, want %q at first", own.advice, tc.advice)
-			files := p.files(t)
+			files := p.Files(t)
 			got := files[ownFile]
 			testutil.Expect(t, (tc.before != nil || got != "") && (tc.before == nil || got == string(tc.before)), "the manifest is %q", got)
 			testutil.Check(t, "the backup", string(tc.before), files["sa-controller-manager-backup/sa-controller-manager.yaml"])
@@ -560,7 +563,7 @@ func TestProofs(t *testing.T) {
 				"that Pods there",
 		},
 		"Passes": {
-			pod: here, objects: []runtime.Object{account, published(theRootCA())}, accepts: true,
+			pod: here, objects: []runtime.Object{account, published(takeovertest.RootCA())}, accepts: true,
 			waiting: "step 1, manager: the identity of",
 		},
 	} {
@@ -577,22 +580,22 @@ func TestProofs(t *testing.T) {
 			if !tc.advice {
 				p.config.StepTimeout = time.Minute // nothing is waited for
 			}
-			p.refuses(t, "dry run", Takeover, tc.dry)
+			p.refuses(t, "dry run", Run, tc.dry)
 			p.config.DryRun = false
-			before := p.files(t)
-			err := Takeover(t.Context(), p.config)
+			before := p.Files(t)
+			err := Run(t.Context(), p.config)
 			wantError(t, "no dry run", err, tc.waiting)
 			advice := strings.Contains(err.Error(), "\nNothing of the control plane has been changed.")
 			testutil.Expect(t, advice == tc.advice, "%v\nadvises to run it again: %t, want %t", err, advice, tc.advice)
-			testutil.Check(t, "files", before, p.files(t))
+			testutil.Check(t, "files", before, p.Files(t))
 		})
 	}
 	p := newControlPlane(t, "v1.37")
 	p.config.Client, p.config.Steps = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=172.18.0.2")),
 		[]string{StepAPIServer}
-	p.refuses(t, "no process", Takeover, "our process has no manifest on this node: the step manager comes first")
-	p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-registration=static"}))
-	p.refuses(t, "another step", Takeover, "")
+	p.refuses(t, "no process", Run, "our process has no manifest on this node: the step manager comes first")
+	p.Write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-registration=static"}))
+	p.refuses(t, "another step", Run, "")
 }
 
 // TestRefuses: what a later step could not do is refused before the first one changes or prints anything.
@@ -632,12 +635,12 @@ func TestRefuses(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			p.config.ExternalSigner, p.config.Rewrite, p.config.Steps = tc.signer, tc.signer, tc.steps
 			if tc.steps != nil {
-				p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-registration=static"}))
+				p.Write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-registration=static"}))
 			}
 			if tc.old != "" {
-				p.change(t, component.APIServer, tc.old, tc.new)
+				p.Change(t, component.APIServer, tc.old, tc.new)
 			}
-			before := p.files(t)
+			before := p.Files(t)
 			o, err := p.config.observe()
 			testutil.Must(t, err)
 			_, err = takeover(&p.config, o)
@@ -645,8 +648,8 @@ func TestRefuses(t *testing.T) {
 			if tc.want == "" {
 				return
 			}
-			wantError(t, tc.reason, Takeover(t.Context(), p.config), tc.want)
-			diff := !maps.Equal(before, p.files(t))
+			wantError(t, tc.reason, Run(t.Context(), p.config), tc.want)
+			diff := !maps.Equal(before, p.Files(t))
 			testutil.Expect(t, !diff && p.out.Len() <= 0, "%s: files have changed: %t; printed: %s", tc.reason, diff, &p.out)
 		})
 	}
@@ -655,13 +658,13 @@ func TestRefuses(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
-	p.refuses(t, "takeover", Takeover, "")
+	p.refuses(t, "takeover", Run, "")
 	for _, want := range []string{
 		"1. manager: ", "2. kube-controller-manager: ", "3. kube-apiserver: ",
 		"--- /dev/null\n+++ " + p.config.manifest(manager) + "\n",
 		"--- " + p.config.manifest(component.APIServer) + "\n+++ " + p.config.manifest(component.APIServer) + "\n@@ -39,6 +39,7 @@\n",
 		"\n+    - " + pluginOff + "\n",
-		"is kept in " + filepath.Join(p.dir, "sa-controller-manager-backup", "kube-apiserver.yaml") + ".\n",
+		"is kept in " + filepath.Join(p.Dir, "sa-controller-manager-backup", "kube-apiserver.yaml") + ".\n",
 	} {
 		testutil.Expect(t, strings.Contains(p.out.String(), want), "it does not print %q:\n%s", want, &p.out)
 	}
@@ -673,7 +676,7 @@ func TestDryRun(t *testing.T) {
 func TestTakenOverAgain(t *testing.T) {
 	t.Parallel()
 	edited := func(t *testing.T, p *controlPlane, _ bool) {
-		p.change(t, component.APIServer, "--allow-privileged=true", "--allow-privileged=false")
+		p.Change(t, component.APIServer, "--allow-privileged=true", "--allow-privileged=false")
 	}
 	same := func(*Config) {}
 	for name, tc := range map[string]struct {
@@ -687,7 +690,7 @@ func TestTakenOverAgain(t *testing.T) {
 			reason: "v1.37 has one more controller that is replaced", sample: "v1.36", steps: all, first: same,
 			between: func(t *testing.T, p *controlPlane, patches bool) {
 				for _, name := range []string{component.ControllerManager, component.APIServer} {
-					p.upgrade(t, name, stock(t, "v1.37", name), patches)
+					p.upgrade(t, name, takeovertest.Stock(t, "v1.37", name), patches)
 				}
 			}, again: same,
 		},
@@ -699,7 +702,7 @@ func TestTakenOverAgain(t *testing.T) {
 			reason: "files come with v1.37", sample: "v1.36", steps: all, first: func(c *Config) {
 				c.ExternalSigner, c.Rewrite = true, true
 			}, between: func(t *testing.T, p *controlPlane, _ bool) {
-				p.change(t, component.APIServer, "kube-apiserver:v1.36", "kube-apiserver:v1.37")
+				p.Change(t, component.APIServer, "kube-apiserver:v1.36", "kube-apiserver:v1.37")
 			}, again: func(c *Config) { c.ExternalSigner = false },
 		},
 	} {
@@ -714,7 +717,7 @@ func TestTakenOverAgain(t *testing.T) {
 			p.writeSteps(t, takeover, all)
 			p.config.KeepPlugin, p.config.ExternalSigner, p.config.Rewrite = false, false, true
 			p.writeSteps(t, takeover, all)
-			ours := p.files(t)[ownFile]
+			ours := p.Files(t)[ownFile]
 			testutil.Expect(t, !strings.Contains(ours, "-serviceaccount-controller"), "%s: our process runs no controllers:\n%s", tc.reason,
 				ours)
 			p.config.Rewrite = false
@@ -722,7 +725,7 @@ func TestTakenOverAgain(t *testing.T) {
 			testutil.Must(t, p.config.unused(t.Context()))
 			for _, name := range []string{component.ControllerManager, component.APIServer} {
 				file := "manifests/" + name + ".yaml"
-				testutil.Check(t, tc.reason+": "+file, never.files(t)[file], p.files(t)[file])
+				testutil.Check(t, tc.reason+": "+file, never.Files(t)[file], p.Files(t)[file])
 			}
 		})
 	}

@@ -1,19 +1,18 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package await repeats a check until it succeeds, where no watch can report the change: the API server itself may be on its
+// way in or out.
+package await
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
-// pollInterval is how often a check runs while no watch can report the change, as the API
-// server is on its way in or out. It is short: the first start of a cluster waits for this.
+// pollInterval is how often a check runs. It is short: the first start of a cluster waits for this.
 const pollInterval = 250 * time.Millisecond
 
 // Check returns nil once what is awaited is there, or else an error with what is missing.
@@ -32,18 +31,17 @@ func Permanent(err error) error {
 // IsPermanent reports whether an error is of Permanent.
 func IsPermanent(err error) bool { return errors.As(err, new(permanentError)) }
 
-// Await bounds a wait. Progress, unless nil, gets a line for each check.
-type Await struct {
-	Clock    clock.Clock
+// Poll bounds a wait. Progress, unless nil, gets a line for each check.
+type Poll struct {
 	Timeout  time.Duration
 	Progress func(string)
 }
 
 // Until repeats the check until it succeeds, sees a permanent error, which it returns as one, or is out of time.
-func (a Await) Until(ctx context.Context, check Check) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout, fmt.Errorf("it did not come within %s", a.Timeout))
+func (p Poll) Until(ctx context.Context, check Check) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("it did not come within %s", p.Timeout))
 	defer cancel()
-	begun := a.Clock.Now()
+	begun := time.Now()
 	var last error // the one of the end says nothing
 	for {
 		err := check(ctx)
@@ -56,11 +54,11 @@ func (a Await) Until(ctx context.Context, check Check) error {
 		if ctx.Err() == nil || last == nil {
 			last = err
 		}
-		if a.Progress != nil {
-			a.Progress(fmt.Sprintf("%s: %v", a.Clock.Since(begun).Round(time.Second), last))
+		if p.Progress != nil {
+			p.Progress(fmt.Sprintf("%s: %v", time.Since(begun).Round(time.Second), last))
 		}
 		select {
-		case <-a.Clock.After(pollInterval):
+		case <-time.After(pollInterval):
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
 		}

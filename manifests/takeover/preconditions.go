@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,10 +21,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/await"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
@@ -34,7 +34,7 @@ import (
 
 // isNode checks that the kubelet shows the kube-apiserver of this node under its name, which every step waits
 // for. The address tells clusters apart whose nodes have the same names; a load balancer may be between.
-func (c *Config) isNode(o *observed) cli.Check {
+func (c *Config) isNode(o *observed) await.Check {
 	const address = "advertise-address"
 	return func(ctx context.Context) error {
 		pod, err := c.mirror(ctx, component.APIServer)
@@ -45,7 +45,7 @@ func (c *Config) isNode(o *observed) cli.Check {
 		}
 		here, there := o.apiServer().Command().Last(address), staticpod.CommandOf(pod).Last(address)
 		if here != there {
-			return cli.Permanent(fmt.Errorf("--node-name %q is not this node, or the kubeconfig is of another cluster: "+
+			return await.Permanent(fmt.Errorf("--node-name %q is not this node, or the kubeconfig is of another cluster: "+
 				"Pod %s there has --%s=%s, and %s has --%s=%s",
 				c.Node, pod.Name, address, there, c.manifest(component.APIServer), address, here))
 		}
@@ -56,13 +56,13 @@ func (c *Config) isNode(o *observed) cli.Check {
 // ensureIdentity creates the identity of our process and applies its permissions before it starts, with
 // the administrator's rights. Our Pod does so too, but cannot without the key of the CA. With an
 // external CA the error says what the operator has to do.
-func (c *Config) ensureIdentity(d *desired) cli.Check {
+func (c *Config) ensureIdentity(d *desired) await.Check {
 	return func(ctx context.Context) error {
 		i := identity.NewConfig()
 		i.CertDir, i.Dir, i.From = c.onNode(cmp.Or(d.pod.CertDir, i.CertDir)), c.onNode(i.Dir), c.onNode(i.From)
 		i.Say = c.Out
 		if err := identity.Ensure(ctx, i); err != nil {
-			return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
+			return await.Permanent(fmt.Errorf("the identity of our process: %w", err))
 		}
 		_, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), d.pod.CreateSecrets, c.OnlySigner)
 		return err
@@ -72,10 +72,10 @@ func (c *Config) ensureIdentity(d *desired) cli.Check {
 // checkBinary refuses a binary that a reboot may remove or that another user than root may replace, as it
 // runs as root and without it Pods are refused, and one that does not run in our Pod.
 func (c *Config) checkBinary(ctx context.Context) error {
-	if c.Pod.image != "" {
+	if c.Pod.Image != "" {
 		return nil
 	}
-	binary, file := c.Pod.binary, c.onNode(c.Pod.binary)
+	binary, file := c.Pod.Binary, c.onNode(c.Pod.Binary)
 	why, err := nodefile.UnsafePlace(c.onNode("/"), file)
 	if err != nil {
 		return fmt.Errorf("--binary: %w", err)
@@ -84,7 +84,7 @@ func (c *Config) checkBinary(ctx context.Context) error {
 		return fmt.Errorf("--binary %s: %s; it must survive a reboot and be writable by root only: "+
 			"install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s", binary, why, binary, manager, manager)
 	}
-	if printed, err := c.Pod.versionOf(ctx, file); err != nil {
+	if printed, err := c.Pod.Version(ctx, file); err != nil {
 		return fmt.Errorf("--binary %s: \"%s version\": %w", binary, file, err)
 	} else if !strings.HasPrefix(printed, manager+" ") {
 		return fmt.Errorf("--binary %s: \"%s version\" prints no version of %s", binary, file, manager)
@@ -92,9 +92,9 @@ func (c *Config) checkBinary(ctx context.Context) error {
 	return nil
 }
 
-// versionOf returns what a program prints as its version.
-func versionOf(ctx context.Context, file string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+// VersionOf returns what a program prints as its version.
+func VersionOf(ctx context.Context, file string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	printed, err := exec.CommandContext(ctx, file, "version").Output()
 	return string(printed), err
@@ -144,7 +144,7 @@ func runs(pod *corev1.Pod, name string) bool {
 
 // keyAccepted proves that kube-apiserver accepts a token signed with the key file of our new manifest.
 // That is kube-controller-manager's, unless this call names another.
-func (c *Config) keyAccepted(d *desired) cli.Check {
+func (c *Config) keyAccepted(d *desired) await.Check {
 	file := d.own.Last(component.KeyFlag)
 	return func(ctx context.Context) error {
 		if d.key == nil {
@@ -155,7 +155,7 @@ func (c *Config) keyAccepted(d *desired) cli.Check {
 			return fmt.Errorf("get an account to prove the key with: %w", err)
 		}
 		if err = keyprobe.Prove(ctx, c.Client, "", account, d.key); keyprobe.IsRefusal(err) {
-			return cli.Permanent(fmt.Errorf("%w; openssl pkey -pubout -in %s prints the public half", check.Error([]check.Finding{
+			return await.Permanent(fmt.Errorf("%w; openssl pkey -pubout -in %s prints the public half", check.Error([]check.Finding{
 				keyprobe.Refusal("kube-apiserver", "in "+file, err.Error())}, adminFlags), file))
 		}
 		return err
@@ -164,7 +164,7 @@ func (c *Config) keyAccepted(d *desired) cli.Check {
 
 // rootCAPublished refuses a root CA file with other certificates than the published ones: every
 // namespace would get them at once, and clients that need the others would break.
-func (c *Config) rootCAPublished(d *desired) cli.Check {
+func (c *Config) rootCAPublished(d *desired) await.Check {
 	return func(ctx context.Context) error {
 		if d.rootCA == nil {
 			return nil
@@ -175,9 +175,9 @@ func (c *Config) rootCAPublished(d *desired) cli.Check {
 		}
 		found := published.Findings([]string{metav1.NamespaceSystem})
 		if len(found) > 0 && found[0].Code != rootca.NoRootCA { // a cluster that has just been made has none yet
-			return cli.Permanent(fmt.Errorf("%w; the certificates of every namespace would change: make file and ConfigMap agree first, "+
+			return await.Permanent(fmt.Errorf("%w; the certificates of every namespace would change: make file and ConfigMap agree first, "+
 				"or disable %s in --%s of kube-controller-manager, if something else publishes it", check.Error(found, adminFlags),
-				options.RootCACertificatePublisher, component.ControllersFlag))
+				component.RootCAPublisher, component.ControllersFlag))
 		}
 		return nil
 	}
@@ -188,8 +188,8 @@ func (c *Config) rootCAPublished(d *desired) cli.Check {
 func (c *Config) switchedOff(context.Context) error {
 	off := c.onNode(registration.StaticOffPath(manifests.StaticDirectory))
 	if _, err := os.Stat(off); err == nil {
-		return cli.Permanent(fmt.Errorf("%s switches the webhook off; %s webhook register --%s=%s lets it in again",
-			off, manager, staticDirFlag, manifests.StaticDirectory))
+		return await.Permanent(fmt.Errorf("%s switches the webhook off; %s webhook register --%s=%s lets it in again",
+			off, manager, StaticDirFlag, manifests.StaticDirectory))
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"bytes"
@@ -88,8 +88,8 @@ func TestAdmissionConfig(t *testing.T) {
 			if strings.HasPrefix(source, "- ") {
 				source = admissionHead + source
 			}
-			p.write(t, "pki/admission.yaml", []byte(source))
-			p.write(t, "pki/own.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\n"+
+			p.Write(t, "pki/admission.yaml", []byte(source))
+			p.Write(t, "pki/own.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\n"+
 				"kubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n"))
 			m := testutil.Get(staticpod.Parse(staticpodtest.Read(t, p.config.manifest(component.APIServer)), component.APIServer))(t)
 			got, err := p.config.admissionConfig(m)
@@ -125,12 +125,12 @@ func pluginsOf(t *testing.T, data []byte) {
 func TestStaticSourceChanges(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37", "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
-	p.write(t, "pki/admission.yaml", []byte(admissionHead))
+	p.Write(t, "pki/admission.yaml", []byte(admissionHead))
 	p.writeSteps(t, takeover, all)
 	sources := configfile.Sources(staticpodtest.Read(t, p.config.onNode(component.AdmissionConfigFile)))
 	testutil.Check(t, "of what the copy was made", []string{"/etc/kubernetes/pki/admission.yaml"}, sources)
-	p.write(t, "pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n"))
-	p.refuses(t, "", Takeover, "first run: kubeadm handback --steps=kube-apiserver")
+	p.Write(t, "pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n"))
+	p.refuses(t, "", Run, "first run: kubeadm handback --steps=kube-apiserver")
 }
 
 // TestChooseFiles is whether kube-apiserver reads our webhook from files.
@@ -169,9 +169,9 @@ func TestChooseFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			p.config.KeepPlugin, p.config.Rewrite = tc.keep, tc.rewrite
-			p.change(t, component.APIServer, "kube-apiserver:v1.37.2", "kube-apiserver:"+stdcmp.Or(tc.image, "v1.37.2"))
+			p.Change(t, component.APIServer, "kube-apiserver:v1.37.2", "kube-apiserver:"+stdcmp.Or(tc.image, "v1.37.2"))
 			if tc.own != nil {
-				p.write(t, ownFile, tc.own)
+				p.Write(t, ownFile, tc.own)
 			}
 			o := testutil.Get(p.config.observe())(t)
 			m, err := o.apiServer().Parse()
@@ -186,7 +186,7 @@ func TestChooseFiles(t *testing.T) {
 	p := newControlPlane(t, "v1.37")
 	p.writeSteps(t, takeover, 3)
 	p.config.KeepPlugin, p.config.Rewrite = true, true
-	p.refuses(t, "it would lose what admits Pods", Takeover,
+	p.refuses(t, "it would lose what admits Pods", Run,
 		"kube-apiserver reads our webhook from files, and would refuse Pods while that ends")
 }
 
@@ -195,7 +195,7 @@ func TestSwitchedOff(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
 	wantError(t, "on", p.config.switchedOff(t.Context()), "")
-	p.write(t, "sa-controller-manager/static/off", nil)
+	p.Write(t, "sa-controller-manager/static/off", nil)
 	wantError(t, "off", p.config.switchedOff(t.Context()),
 		"sa-controller-manager webhook register --static-registration-dir=/etc/kubernetes/sa-controller-manager/static lets it in again")
 	for _, step := range p.steps(t, takeover)[2:] {
@@ -224,13 +224,13 @@ func TestCheckPlugin(t *testing.T) {
 			t.Parallel()
 			p := newControlPlane(t, "v1.37")
 			ordinary, err := p.config.checkPlugin(append([]string{theKey}, tc.args...))
-			wantError(t, name, err, p.located(tc.want))
+			wantError(t, name, err, p.Located(tc.want))
 			testutil.Expect(t, ordinary == tc.ordinary, "ordinary: %t, want %t", ordinary, tc.ordinary)
 		})
 	}
 	p := newControlPlane(t, "v1.37")
-	p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-failure-policy=Ignore", "--webhook-registration=static"}))
-	p.refuses(t, "a takeover", Takeover, "--webhook-failure-policy=Ignore")
+	p.Write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-failure-policy=Ignore", "--webhook-registration=static"}))
+	p.refuses(t, "a takeover", Run, "--webhook-failure-policy=Ignore")
 }
 
 // TestUnrestricted: the policy goes with the last kube-apiserver that has no plugin.
@@ -267,7 +267,7 @@ func TestEarlier(t *testing.T) {
 	}
 	p := newControlPlane(t, "v1.37")
 	p.config.Client = fake.NewClientset(policy)
-	p.refuses(t, "dry run", Takeover, "pods \"kube-apiserver-n\" not found")
+	p.refuses(t, "dry run", Run, "pods \"kube-apiserver-n\" not found")
 	want := "(docs/comparison.md): MutatingAdmissionPolicy theirs."
 	testutil.Expect(t, strings.Contains(p.out.String(), want), "it does not print %q:\n%s", want, &p.out)
 }

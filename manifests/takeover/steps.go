@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"cmp"
@@ -21,11 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/atomicfile"
+	"sa-controller-manager/internal/await"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/nodefile"
 	"sa-controller-manager/manifests/staticpod"
@@ -40,10 +39,10 @@ type step struct {
 	summary, advice string
 	// proofs and then guards must succeed, in order, before anything is written. proofs only read, and do not
 	// depend on earlier steps: a dry run asks them too.
-	proofs, guards []cli.Check
+	proofs, guards []await.Check
 	writes         []nodefile.Write
 	// waits must succeed after the writes; otherwise rollback is written, and undone is the outcome.
-	waits    []cli.Check
+	waits    []await.Check
 	rollback []nodefile.Write
 	undone   string
 }
@@ -79,7 +78,7 @@ func (c *Config) run(ctx context.Context, steps []step) error {
 		begun := time.Now()
 		if err := act(ctx, s); err != nil {
 			err = fmt.Errorf("step %d, %s: %w", i+1, s.name, err)
-			if !c.DryRun && !cli.IsPermanent(err) { // a refusal says what to do
+			if !c.DryRun && !await.IsPermanent(err) { // a refusal says what to do
 				err = fmt.Errorf("%w\n%s", err, cmp.Or(s.advice, again+"."))
 			}
 			return err
@@ -93,7 +92,7 @@ func (c *Config) run(ctx context.Context, steps []step) error {
 
 // removeLeftovers removes what killed commands have left beside the files.
 func (c *Config) removeLeftovers() error {
-	files := []string{c.recordFile(), c.onNode(component.AdmissionConfigFile)}
+	files := []string{c.RecordFile(), c.onNode(component.AdmissionConfigFile)}
 	for _, name := range []string{manager, component.ControllerManager, component.APIServer} {
 		files = append(files, c.manifest(name), c.backup(name), c.patch(name))
 	}
@@ -121,11 +120,11 @@ func (c *Config) step(ctx context.Context, s step) error {
 	}
 	for _, w := range s.writes {
 		if err := w.Do(); err != nil {
-			return cli.Permanent(fmt.Errorf("%w. %s", err, again))
+			return await.Permanent(fmt.Errorf("%w. %s", err, again))
 		}
 	}
 	err := c.await(ctx, s.waits...)
-	if cli.IsPermanent(err) { // but files have changed
+	if await.IsPermanent(err) { // but files have changed
 		err = errors.New(err.Error())
 	}
 	if err == nil || len(s.rollback) == 0 {
@@ -133,7 +132,7 @@ func (c *Config) step(ctx context.Context, s step) error {
 	}
 	for _, w := range s.rollback {
 		if failed := w.Do(); failed != nil {
-			return fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.Path, filepath.Dir(c.recordFile()), failed)
+			return fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.Path, filepath.Dir(c.RecordFile()), failed)
 		}
 	}
 	return fmt.Errorf("%w; %s", err, s.undone)
@@ -150,7 +149,7 @@ func (c *Config) print(steps []step) {
 			fmt.Fprintln(c.Out, note)
 		}
 		for _, w := range s.writes {
-			if w.Path == c.recordFile() {
+			if w.Path == c.RecordFile() {
 				continue // only a handback reads it
 			}
 			if w.Path == c.backup(s.name) || w.Path == c.backup(manager) {
@@ -163,9 +162,9 @@ func (c *Config) print(steps []step) {
 }
 
 // await runs the checks in order. Each has the timeout of a step. A permanent error stays one.
-func (c *Config) await(ctx context.Context, checks ...cli.Check) error {
+func (c *Config) await(ctx context.Context, checks ...await.Check) error {
 	for _, check := range checks {
-		if err := (cli.Await{Clock: clock.RealClock{}, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, check); err != nil {
+		if err := (await.Poll{Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, check); err != nil {
 			return err
 		}
 	}
@@ -179,7 +178,7 @@ func (c *Config) mirror(ctx context.Context, name string) (*corev1.Pod, error) {
 
 // runs checks that the kubelet runs a component as a manifest has it. The kubelet replaces the mirror pod
 // when the manifest changes, and the new one does not inherit the status of the old one.
-func (c *Config) runs(name string, m *staticpod.Manifest) cli.Check {
+func (c *Config) runs(name string, m *staticpod.Manifest) await.Check {
 	return func(ctx context.Context) error {
 		pod, err := c.mirror(ctx, name)
 		if err != nil {
@@ -222,7 +221,7 @@ const registrationCheck = "webhook-registration"
 
 // managerReady checks that our process is ready, and that it is not the one from before a rewrite. If query
 // excludes checks, the Pod itself need not be ready.
-func (c *Config) managerReady(d *desired, query string) cli.Check {
+func (c *Config) managerReady(d *desired, query string) await.Check {
 	return func(ctx context.Context) error {
 		pod, err := c.mirror(ctx, manager)
 		if err == nil && !isOf(pod, d.manifest) {
@@ -280,7 +279,7 @@ func failing(body string) string {
 
 // managerGone checks that our process has ended on this node. The mirror pod may go before the process
 // does.
-func (c *Config) managerGone(o *observed) cli.Check {
+func (c *Config) managerGone(o *observed) await.Check {
 	address := net.JoinHostPort("127.0.0.1", ownPort(o.own))
 	return func(ctx context.Context) error {
 		if _, err := c.mirror(ctx, manager); err == nil {

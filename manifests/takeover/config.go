@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"cmp"
@@ -36,8 +36,6 @@ type Config struct {
 	// ManifestsDir is the directory that the kubelet reads. Backups and patches are beside it: the kubelet takes every file
 	// in it for a manifest whose name does not begin with a dot.
 	ManifestsDir string
-	// Revoked are the keys that hosts have revoked, as far as the API server says so.
-	Revoked ring.Revocations
 	// SkipKeyCheck hands back although the key files lack keys that are in use.
 	SkipKeyCheck bool
 	// Given are all flags to record. Kept are those among them that this takeover has from the last one, and Reset drops those.
@@ -60,7 +58,7 @@ type Config struct {
 
 	// Pod is what our manifest has that does not follow from the other two; only a takeover has it. Rewrite replaces an
 	// existing manifest.
-	Pod     *podFlags
+	Pod     *Pod
 	Rewrite bool
 
 	// Confirm, unless nil, asks the user after the plan and before the first step that changes something.
@@ -75,11 +73,16 @@ type Config struct {
 	// missing while a step waits.
 	Out      io.Writer
 	Progress func(string)
+
+	// revoked are the keys that hosts have revoked, as far as the API server says so.
+	revoked ring.Revocations
 }
 
 func (c *Config) manifest(name string) string { return filepath.Join(c.ManifestsDir, name+".yaml") }
 func (c *Config) backup(name string) string   { return c.beside("backup", name+".yaml") }
-func (c *Config) recordFile() string          { return c.beside("backup", "record.json") }
+
+// RecordFile is the path of what takeovers of this node have recorded.
+func (c *Config) RecordFile() string { return c.beside("backup", "record.json") }
 
 func (c *Config) beside(directory, file string) string {
 	return filepath.Join(filepath.Dir(filepath.Clean(c.ManifestsDir)), manager+"-"+directory, file)

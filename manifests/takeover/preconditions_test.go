@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"bytes"
@@ -23,10 +23,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/await"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/takeover/takeovertest"
 )
 
 // TestRewriteKeepsTheKeyRing: after a rotation the key file is not what signs.
@@ -74,20 +75,20 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 	// A plan asks that first.
 	p := newControlPlane(t, "v1.37")
 	p.config.Rewrite = true
-	p.write(t, ownFile, staticpodtest.Own(after))
-	p.refuses(t, "plan", Takeover, "the rewrite would drop it")
+	p.Write(t, ownFile, staticpodtest.Own(after))
+	p.refuses(t, "plan", Run, "the rewrite would drop it")
 }
 
 // TestTakeoverWithAnExternalCA: what the operator has to do is said before anything is changed.
 func TestTakeoverWithAnExternalCA(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
-	_, ca, _ := bytes.Cut(theRootCA(), []byte("-----END CERTIFICATE-----\n")) // the first one is a leaf
-	p.write(t, "pki/ca.crt", ca)
-	p.write(t, "controller-manager.conf", []byte(deadKubeconfig))
+	_, ca, _ := bytes.Cut(takeovertest.RootCA(), []byte("-----END CERTIFICATE-----\n")) // the first one is a leaf
+	p.Write(t, "pki/ca.crt", ca)
+	p.Write(t, "controller-manager.conf", []byte(takeovertest.DeadKubeconfig))
 	err := p.config.ensureIdentity(&desired{})(t.Context())
-	wantError(t, "the identity", err, "write a kubeconfig of your own to "+p.dir+"/sa-controller-manager/kubeconfig")
-	testutil.Expect(t, cli.IsPermanent(err), "waiting does not help")
+	wantError(t, "the identity", err, "write a kubeconfig of your own to "+p.Dir+"/sa-controller-manager/kubeconfig")
+	testutil.Expect(t, await.IsPermanent(err), "waiting does not help")
 }
 
 // TestBinaryStays has a program in each place of a node.
@@ -122,15 +123,15 @@ func TestBinaryStays(t *testing.T) {
 				t.Skip("only root can give files away")
 			}
 			p := newControlPlane(t, "v1.37")
-			place := func(path string) string { return p.located("ROOT" + path) }
-			p.write(t, "../.."+tc.file, nil)
-			p.config.Pod.binary = tc.file
+			place := func(path string) string { return p.Located("ROOT" + path) }
+			p.Write(t, "../.."+tc.file, nil)
+			p.config.Pod.Binary = tc.file
 			switch tc.prints {
 			case "":
 			case "run":
-				p.config.Pod.versionOf = versionOf
+				p.config.Pod.Version = VersionOf
 			default:
-				p.config.Pod.versionOf = func(context.Context, string) (string, error) { return tc.prints, nil }
+				p.config.Pod.Version = func(context.Context, string) (string, error) { return tc.prints, nil }
 			}
 			testutil.Must(t, os.Chmod(place(tc.file), stdcmp.Or(tc.mode, 0o755)))
 			if tc.directory != 0 {
@@ -140,11 +141,11 @@ func TestBinaryStays(t *testing.T) {
 				testutil.Must(t, os.Chown(place(tc.file), tc.owner, -1))
 			}
 			if tc.link != "" {
-				p.config.Pod.binary = tc.link
+				p.config.Pod.Binary = tc.link
 				testutil.Must(t, os.MkdirAll(filepath.Dir(place(tc.link)), 0o755))
 				testutil.Must(t, os.Symlink(place(tc.file), place(tc.link)))
 			}
-			wantError(t, name, p.config.checkBinary(t.Context()), p.located(tc.want))
+			wantError(t, name, p.config.checkBinary(t.Context()), p.Located(tc.want))
 		})
 	}
 }
@@ -152,7 +153,7 @@ func TestBinaryStays(t *testing.T) {
 // TestAlone: to the kubelet a copy is a manifest like any other.
 func TestAlone(t *testing.T) {
 	t.Parallel()
-	kcm := string(stock(t, "v1.37", component.ControllerManager))
+	kcm := string(takeovertest.Stock(t, "v1.37", component.ControllerManager))
 	own := "kind: Pod\nmetadata: {name: mine}\nspec:\n  containers:\n  - command: [/opt/sa-controller-manager]\n"
 	for name, tc := range map[string]struct{ file, data, want string }{
 		"Backup": {
@@ -170,16 +171,16 @@ func TestAlone(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			switch tc.data {
 			case "fifo":
-				testutil.Must(t, syscall.Mkfifo(p.dir+"/manifests/"+tc.file, 0o600))
+				testutil.Must(t, syscall.Mkfifo(p.Dir+"/manifests/"+tc.file, 0o600))
 			case "":
-				testutil.Must(t, os.Symlink("/none", p.dir+"/manifests/"+tc.file))
+				testutil.Must(t, os.Symlink("/none", p.Dir+"/manifests/"+tc.file))
 			default:
-				p.write(t, "manifests/"+tc.file, []byte(tc.data))
+				p.Write(t, "manifests/"+tc.file, []byte(tc.data))
 			}
 			if tc.want != "" {
-				tc.want = p.dir + "/manifests/" + tc.want
+				tc.want = p.Dir + "/manifests/" + tc.want
 			}
-			wantError(t, name, Takeover(t.Context(), p.config), tc.want)
+			wantError(t, name, Run(t.Context(), p.config), tc.want)
 			testutil.Expect(t, tc.want == "" || p.out.Len() <= 0, "it prints %q", &p.out)
 		})
 	}
@@ -307,7 +308,7 @@ func TestRestricted(t *testing.T) {
 			testutil.Must(t, err)
 			err = (&Config{Client: client}).restricted(!tc.set)(t.Context())
 			wantError(t, name, err, tc.want)
-			if permanent := tc.want != "" && !tc.refuses; cli.IsPermanent(err) != permanent {
+			if permanent := tc.want != "" && !tc.refuses; await.IsPermanent(err) != permanent {
 				t.Errorf("%v: permanent %t, want %t", err, !permanent, permanent)
 			} else if permanent {
 				wantError(t, "the way out", err, " --kubeconfig=/etc/kubernetes/admin.conf")

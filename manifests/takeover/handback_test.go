@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"errors"
@@ -21,6 +21,7 @@ import (
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests/component"
+	"sa-controller-manager/manifests/takeover/takeovertest"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -31,15 +32,15 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*testing.T, *controlPlane){
 		"CrashLooping": func(*testing.T, *controlPlane) {}, // its manifest is there
-		"Gone":         func(t *testing.T, p *controlPlane) { p.remove(t, ownFile) },
-		"Damaged":      func(t *testing.T, p *controlPlane) { p.write(t, ownFile, []byte("kind: [")) },
+		"Gone":         func(t *testing.T, p *controlPlane) { p.Remove(t, ownFile) },
+		"Damaged":      func(t *testing.T, p *controlPlane) { p.Write(t, ownFile, []byte("kind: [")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newControlPlane(t, "v1.37")
-			before := p.files(t)
+			before := p.Files(t)
 			p.writeSteps(t, takeover, all)
-			p.write(t, "sa-controller-manager-backup/sa-controller-manager.yaml", []byte(p.files(t)[ownFile])) // it names the port
+			p.Write(t, "sa-controller-manager-backup/sa-controller-manager.yaml", []byte(p.Files(t)[ownFile])) // it names the port
 			prepare(t, p)
 			client := fake.NewClientset()
 			p.kubelet(t, client)
@@ -55,7 +56,7 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 	t.Helper()
 	show := func(name string) *corev1.Pod {
-		m := testutil.Get(component.Files{Name: name, Manifest: []byte(p.files(t)["manifests/"+name+".yaml"])}.Parse())(t)
+		m := testutil.Get(component.Files{Name: name, Manifest: []byte(p.Files(t)["manifests/"+name+".yaml"])}.Parse())(t)
 		return mirror(name, "n", true, m.Command()...)
 	}
 	calls := 0
@@ -96,18 +97,6 @@ func TestHandbackForgetsTheRing(t *testing.T) {
 	testutil.Expect(t, err == nil && len(left.Entries) == 1 && left.Entries[0].Host == "another", "left are %+v, %v", left.Entries, err)
 }
 
-// TestHandbackDryRun asks kube-apiserver which keys were revoked elsewhere, and goes on without.
-func TestHandbackDryRun(t *testing.T) {
-	t.Parallel()
-	p := newControlPlane(t, "v1.37")
-	p.writeSteps(t, takeover, all)
-	before := p.files(t)
-	got := clitest.Run(t, NewCommand(), append([]string{"handback", "--dry-run", "--skip-key-check"}, p.nodeFlags(t)...)...)
-	testutil.Expect(t, got.Code == 0 && strings.Contains(got.Stdout, "\nNot checked, because kube-apiserver did not answer (Get "), "%+v",
-		got)
-	testutil.Check(t, "files", before, p.files(t))
-}
-
 // theRing is that of a rotated node.
 const theRing = "--service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json"
 
@@ -122,14 +111,14 @@ type rotated struct {
 func newRotated(t *testing.T, signer bool) *rotated {
 	t.Helper()
 	p := &rotated{controlPlane: newControlPlane(t, "v1.37")}
-	p.ring = ring.At(p.dir + "/pki/sa-keys/ring.json")
-	p.write(t, "pki/sa.pub", public(t, testkeys.RSA2048()))
+	p.ring = ring.At(p.Dir + "/pki/sa-keys/ring.json")
+	p.Write(t, "pki/sa.pub", public(t, testkeys.RSA2048()))
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	testutil.Must(t, p.ring.Init(testkeys.Parse(testkeys.RSA2048()), nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), now))
 	p.config.ExternalSigner = signer
 	p.writeSteps(t, takeover, 3)
 	p.config.ExternalSigner, p.config.SkipKeyCheck = false, false
-	p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theKey, theRing))
+	p.Write(t, ownFile, takeovertest.Replaced(t, []byte(p.Files(t)[ownFile]), theKey, theRing))
 	testutil.Must(t, p.ring.Update(1, func(s ring.State) (ring.State, error) { return ring.Rotate(s, nil, now) }))
 	return p
 }
@@ -138,10 +127,10 @@ func newRotated(t *testing.T, signer bool) *rotated {
 func TestDroppedRing(t *testing.T) {
 	t.Parallel()
 	p := newRotated(t, true)
-	p.config.Rewrite, p.config.Pod.extraArgs = true, []string{component.Assign(component.KeyRingFlag, "")}
-	p.refuses(t, "they have missed a rotation", Takeover, "our process does not hold key "+keyID(t, testkeys.P256()))
-	p.write(t, "pki/sa.key", testkeys.P256())
-	p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
+	p.config.Rewrite, p.config.Pod.ExtraArgs = true, []string{component.Assign(component.KeyRingFlag, "")}
+	p.refuses(t, "they have missed a rotation", Run, "our process does not hold key "+keyID(t, testkeys.P256()))
+	p.Write(t, "pki/sa.key", testkeys.P256())
+	p.Write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
 	p.writeSteps(t, takeover, 3)
 }
 
@@ -228,8 +217,8 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 				t.Parallel()
 				p := newRotated(t, signer)
 				if !tc.stale { // what docs/rotation.md says
-					p.write(t, "pki/sa.key", testkeys.P256())
-					p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
+					p.Write(t, "pki/sa.key", testkeys.P256())
+					p.Write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
 				}
 				if tc.next {
 					testutil.Must(t, p.ring.Update(2, func(s ring.State) (ring.State, error) {
@@ -237,23 +226,23 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 					}))
 				}
 				if tc.own != "" {
-					p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theRing, tc.own))
+					p.Write(t, ownFile, takeovertest.Replaced(t, []byte(p.Files(t)[ownFile]), theRing, tc.own))
 				}
 				if tc.copied {
-					p.write(t, "sa-controller-manager-backup/sa-controller-manager.yaml", []byte(p.files(t)[ownFile]))
+					p.Write(t, "sa-controller-manager-backup/sa-controller-manager.yaml", []byte(p.Files(t)[ownFile]))
 				}
 				for file, data := range tc.files {
 					if data == nil {
-						p.remove(t, file)
+						p.Remove(t, file)
 					} else {
-						p.write(t, file, data)
+						p.Write(t, file, data)
 					}
 				}
 				p.config.Steps, p.config.SkipKeyCheck = tc.steps, tc.skip
-				p.refuses(t, tc.reason, Handback, p.located(tc.want)) // a dry run
+				p.refuses(t, tc.reason, Handback, p.Located(tc.want)) // a dry run
 				testutil.Expect(t, tc.want == "" || p.out.Len() <= 0, "printed: %s", &p.out)
 				for _, want := range tc.prints {
-					testutil.Expect(t, strings.Contains(p.out.String(), p.located(want)), "it does not print %q:\n%s", p.located(want),
+					testutil.Expect(t, strings.Contains(p.out.String(), p.Located(want)), "it does not print %q:\n%s", p.Located(want),
 						&p.out)
 				}
 			})
@@ -318,8 +307,8 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 	t.Parallel()
 	rsa := keyID(t, testkeys.RSA2048())
 	exported := func(t *testing.T, p *rotated) {
-		p.write(t, "pki/sa.key", testkeys.P256())
-		p.write(t, "pki/sa.pub", public(t, testkeys.P256()))
+		p.Write(t, "pki/sa.key", testkeys.P256())
+		p.Write(t, "pki/sa.pub", public(t, testkeys.P256()))
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -331,14 +320,14 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 		"SecondFile": {
 			reason: "of an earlier rotation by hand", files: func(t *testing.T, p *rotated) {
 				exported(t, p)
-				p.write(t, "pki/old-sa.pub", public(t, testkeys.RSA2048()))
+				p.Write(t, "pki/old-sa.pub", public(t, testkeys.RSA2048()))
 			}, want: "ROOT/etc/kubernetes/pki/old-sa.pub holds key " + rsa +
 				", which was revoked: kube-apiserver would accept its tokens again",
 		},
 		"Appended": {
 			reason: "the operator has added the new key in place of replacing the file", files: func(t *testing.T, p *rotated) {
-				p.write(t, "pki/sa.key", testkeys.P256())
-				p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.RSA2048()), public(t, testkeys.P256())))
+				p.Write(t, "pki/sa.key", testkeys.P256())
+				p.Write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.RSA2048()), public(t, testkeys.P256())))
 			}, want: "ROOT/etc/kubernetes/pki/sa.pub holds key " + rsa + ", which was revoked",
 		},
 		"NotExported": {
@@ -347,20 +336,20 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 		},
 		"PrivateKey": {
 			reason: "the leaked one would sign", remote: true, files: func(t *testing.T, p *rotated) {
-				p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.P384())))
+				p.Write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.P384())))
 			}, want: "ROOT/etc/kubernetes/pki/sa.key holds key " + rsa + ", which was revoked",
 		},
 		"NewKey": {
 			reason: "as keys export --new-key writes it", remote: true, files: func(t *testing.T, p *rotated) {
-				p.write(t, "pki/sa.key", testkeys.P256Other())
-				p.write(t, "pki/sa.pub",
+				p.Write(t, "pki/sa.key", testkeys.P256Other())
+				p.Write(t, "pki/sa.pub",
 					slices.Concat(public(t, testkeys.P256Other()), public(t, testkeys.P256()), public(t, testkeys.P384())))
 			},
 		},
 		"NewKeyIsNotVerified": {
 			reason: "kube-apiserver does not know the key that would sign", remote: true, files: func(t *testing.T, p *rotated) {
-				p.write(t, "pki/sa.key", testkeys.P256Other())
-				p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.P384())))
+				p.Write(t, "pki/sa.key", testkeys.P256Other())
+				p.Write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.P384())))
 			}, want: "kep740:hsm has its private half, which kube-apiserver needs in a file",
 		},
 	} {
@@ -371,11 +360,11 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 				const verifies = "--service-account-key-file=/etc/kubernetes/pki/"
 				p.config.SkipKeyCheck = true
 				p.writeSteps(t, handback, all)
-				p.change(t, "kube-apiserver", verifies+"sa.pub", verifies+"sa.pub\n    - "+verifies+"old-sa.pub")
+				p.Change(t, "kube-apiserver", verifies+"sa.pub", verifies+"sa.pub\n    - "+verifies+"old-sa.pub")
 				p.config.ExternalSigner, p.config.Rewrite = true, true
-				p.write(t, "pki/old-sa.pub", public(t, testkeys.RSA2048()))
+				p.Write(t, "pki/old-sa.pub", public(t, testkeys.RSA2048()))
 				p.writeSteps(t, takeover, all)
-				p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theKey, theRing))
+				p.Write(t, ownFile, takeovertest.Replaced(t, []byte(p.Files(t)[ownFile]), theKey, theRing))
 				p.config.ExternalSigner, p.config.Rewrite = false, false
 			}
 			generation := int64(2)
@@ -392,7 +381,7 @@ func TestHandbackOfRevokedKeys(t *testing.T) {
 				if name == "NewKeyIsNotVerified" && skip {
 					continue // the operator insists
 				}
-				p.refuses(t, tc.reason, Handback, p.located(tc.want)) // a dry run
+				p.refuses(t, tc.reason, Handback, p.Located(tc.want)) // a dry run
 			}
 		})
 	}
@@ -409,8 +398,8 @@ func TestHandbackOfALateHost(t *testing.T) {
 	revoked := testkeys.Parse(testkeys.RSA2048()).Public()
 	for name, late := range map[string]bool{"Late": true, "VerifyFileIsGone": false} {
 		p := newRotated(t, false)
-		p.write(t, "pki/sa.key", testkeys.P256())
-		p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
+		p.Write(t, "pki/sa.key", testkeys.P256())
+		p.Write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
 		if late {
 			p.config.Client = fake.NewClientset(clitest.IdentityLeases("n")...)
 			testutil.Must(t, hosts.Edit(t.Context(), p.config.Client, func(published *hosts.Published) error {
@@ -421,7 +410,7 @@ func TestHandbackOfALateHost(t *testing.T) {
 			testutil.Must(t, p.ring.Update(2, func(s ring.State) (ring.State, error) {
 				return ring.Revoke(s, []ring.Removed{revocation(revoked)}, nil, nil, time.Now())
 			}))
-			p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theRing,
+			p.Write(t, ownFile, takeovertest.Replaced(t, []byte(p.Files(t)[ownFile]), theRing,
 				theRing+"\n    - "+component.Assign(component.VerifyKeyFlag, "/etc/kubernetes/pki/gone.pub")))
 		}
 		for _, p.config.SkipKeyCheck = range []bool{false, true} {
@@ -434,11 +423,11 @@ func TestHandbackOfALateHost(t *testing.T) {
 func TestHandbackNeedsTheAdmissionFile(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37", "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
-	p.write(t, "pki/admission.yaml", []byte(admissionHead))
+	p.Write(t, "pki/admission.yaml", []byte(admissionHead))
 	p.writeSteps(t, takeover, all)
-	p.remove(t, "pki/admission.yaml")
+	p.Remove(t, "pki/admission.yaml")
 	p.config.SkipKeyCheck = false
-	writeFiles(t, p.dir+"/pki")
+	takeovertest.WriteFiles(t, p.Dir+"/pki")
 	p.refuses(t, "", Handback,
 		"kube-apiserver would not start: it gets back --admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
 }
@@ -452,8 +441,8 @@ func TestUnused(t *testing.T) {
 	p.writeSteps(t, handback, all)
 	wantError(t, "kube-controller-manager is not handed back", p.config.unused(t.Context()), "runs in our process alone")
 	p.config.Steps = nil
-	p.remove(t, "sa-controller-manager-backup/record.json",
+	p.Remove(t, "sa-controller-manager-backup/record.json",
 		"sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml")
-	p.refuses(t, "another takeover", Takeover, "there is a last --service-account-private-key-file=, but no record")
+	p.refuses(t, "another takeover", Run, "there is a last --service-account-private-key-file=, but no record")
 	p.refuses(t, "a handback", Handback, "there is a last --service-account-private-key-file=, but no record")
 }

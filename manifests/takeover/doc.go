@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeadm adds sa-controller-manager to a kubeadm control plane (Takeover) and removes it
+// Package takeover adds sa-controller-manager to a kubeadm control plane (Run) and removes it
 // again (Handback).
 //
 // Both read the node's files (observe); a takeover decides what they are to become (desire). They then decide what is left
@@ -24,4 +24,4 @@
 // takes for one; a half-written manifest; kube-apiserver without its plugin while no webhook is bound.
 //
 // Only one command may change a node at a time: it locks the directory of the manifests.
-package kubeadm
+package takeover

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	"path"
 	"slices"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
@@ -23,7 +22,7 @@ import (
 
 	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/await"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
@@ -43,29 +42,19 @@ const (
 )
 
 // checkPlugin refuses to disable kube-apiserver's plugin if our process, by the flags of our manifest, does
-// not do all of its work. Flags that only another version knows do not matter. Otherwise it reports whether ours is
-// ordinary.
+// not do all of its work. Otherwise it reports whether ours is ordinary.
 func (c *Config) checkPlugin(own staticpod.Command) (ordinary bool, _ error) {
-	o, err := ownOptions(own, "webhook-port", "webhook-failure-policy", "pod-token", "limit-secret-references")
-	if err != nil {
-		return false, err
+	ordinary, lacks, err := c.Pod.Flags.Webhook(own)
+	if lacks != "" {
+		err = fmt.Errorf("our process would not do the work of kube-apiserver's ServiceAccount plugin: %s; change that, "+
+			"or give --steps without %s", lacks, StepAPIServer)
 	}
-	var lacks string
-	switch {
-	case o.Webhook.Port == 0:
-		lacks = "it serves no webhook (--webhook-port=0)"
-	case o.Webhook.FailurePolicy != string(admissionregistrationv1.Fail):
-		lacks = "Pods pass it by while it does not answer (--webhook-failure-policy=" + o.Webhook.FailurePolicy + ")"
-	default:
-		return o.Admission.Plugin().Ordinary(), nil
-	}
-	return false, fmt.Errorf("our process would not do the work of kube-apiserver's ServiceAccount plugin: %s; change that, "+
-		"or give --steps without %s", lacks, StepAPIServer)
+	return ordinary, err
 }
 
 // restricted creates what is missing of the policies for Pods, Completion only if our plugin is ordinary, and
 // fails if they are wrong. A kube-apiserver that restarts admits nothing before it knows them.
-func (c *Config) restricted(ordinary bool) cli.Check {
+func (c *Config) restricted(ordinary bool) await.Check {
 	return func(ctx context.Context) error {
 		wanted := []podpolicy.Policy{podpolicy.Refusal}
 		if ordinary {
@@ -88,7 +77,7 @@ func (c *Config) restricted(ordinary bool) cli.Check {
 			}
 		}
 		findings, err := podpolicy.Findings(ctx, c.Client, ordinary)
-		return cmp.Or(err, cli.Permanent(check.Error(findings, adminFlags)))
+		return cmp.Or(err, await.Permanent(check.Error(findings, adminFlags)))
 	}
 }
 

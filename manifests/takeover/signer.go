@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package takeover
 
 import (
 	"cmp"
@@ -13,25 +13,24 @@ import (
 	"slices"
 	"time"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/remote"
+	"sa-controller-manager/internal/flagfile"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/staticpod"
 	"sa-controller-manager/signing"
 )
 
-// Flags of kube-apiserver and, below, ours.
+// Flags of kube-apiserver and, below, ours that a takeover decides.
 const (
 	issuerFlag        = "service-account-issuer"
 	maxExpirationFlag = "service-account-max-token-expiration"
 	clientCAFlag      = "client-ca-file"
 
-	ownSocketFlag        = "external-signer-socket"
+	SocketFlag           = "external-signer-socket"
+	RegistrationFlag     = "webhook-registration"
+	StaticDirFlag        = "static-registration-dir"
 	ownMaxExpirationFlag = "external-signer-max-token-expiration"
-
-	registrationFlag = "webhook-registration"
-	staticDirFlag    = "static-registration-dir"
 )
 
 // signerFlags returns the settings that our process shares with kube-apiserver when it signs its tokens,
@@ -52,7 +51,7 @@ func (c *Config) signerFlags(m *staticpod.Manifest, previous []string) (args, fi
 		if err != nil {
 			return nil, nil, fmt.Errorf("--%s: %w", component.VerifyKeyFlag, err)
 		}
-		_, err = cli.ReadFile(component.VerifyKeyFlag, c.onNode(host), signing.ParseAllPublicKeys)
+		_, err = flagfile.Read(component.VerifyKeyFlag, c.onNode(host), signing.ParseAllPublicKeys)
 		if err != nil && !errors.As(err, new(*fs.PathError)) {
 			return nil, nil, err
 		}
@@ -61,7 +60,7 @@ func (c *Config) signerFlags(m *staticpod.Manifest, previous []string) (args, fi
 	if len(files) == 0 {
 		files = previous
 	}
-	args = []string{component.Assign(ownSocketFlag, manifests.SignerSocket)}
+	args = []string{component.Assign(SocketFlag, manifests.SignerSocket)}
 	for _, issuer := range command.All(issuerFlag) {
 		args = append(args, component.Assign(issuerFlag, issuer))
 	}

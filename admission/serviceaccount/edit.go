@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/podsecrets"
 )
 
 // edits collects the changes of a Pod, both as JSON patch operations and in the decoded Pod, so
@@ -52,17 +53,17 @@ func (e *edits) setAccount(name string) {
 func (e *edits) addVolume(v addedVolume) {
 	spec := e.pod.Spec
 	e.appendTo("/spec/volumes", spec.Volumes != nil, e.encode(&v))
-	decoded := volume{Name: v.Name}
+	decoded := podsecrets.Volume{Name: v.Name}
 	if v.Secret != nil {
-		decoded.Secret = &secretName{v.Secret.SecretName}
+		decoded.Secret = &podsecrets.SecretName{SecretName: v.Secret.SecretName}
 	}
 	spec.Volumes = append(spec.Volumes, decoded)
 }
 
 // addMount adds a mount to the container at index of list.
-func (e *edits) addMount(list containerList, index int, mount volumeMount, encoded jsontext.Value) {
-	c := list.containers[index]
-	e.appendTo("/spec/"+list.field+"/"+strconv.Itoa(index)+"/volumeMounts", c.VolumeMounts != nil, encoded)
+func (e *edits) addMount(list podsecrets.List, index int, mount podsecrets.Mount, encoded jsontext.Value) {
+	c := list.Containers[index]
+	e.appendTo("/spec/"+list.Field+"/"+strconv.Itoa(index)+"/volumeMounts", c.VolumeMounts != nil, encoded)
 	c.VolumeMounts = append(c.VolumeMounts, mount)
 }
 
@@ -78,7 +79,7 @@ func (e *edits) addPullSecrets(references []corev1.LocalObjectReference) {
 		if !whole {
 			e.add(path+"/-", e.encode(&reference))
 		}
-		spec.ImagePullSecrets = append(spec.ImagePullSecrets, named{reference.Name})
+		spec.ImagePullSecrets = append(spec.ImagePullSecrets, podsecrets.Named{Name: reference.Name})
 	}
 }
 

@@ -13,33 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/podsecrets"
 )
 
 // enforceAnnotation on an account limits the Secrets of Pods that use it.
 const enforceAnnotation = "kubernetes.io/enforce-mountable-secrets"
-
-// usage is the kind of a field that names a Secret.
-type usage int
-
-const (
-	secretVolume usage = iota
-	otherVolume        // of another type; kube-apiserver's plugin does not limit these, so neither do we
-	environment
-	environmentFrom
-	pullSecret
-)
-
-const roleEphemeral = "ephemeral container"
-
-// secretReference is one field of a Pod that names a Secret of its namespace.
-type secretReference struct {
-	usage  usage
-	secret string // may be empty
-	role   string // of the container, as in messages
-	owner  string // the name of the container
-	field  string // the name of the variable
-	index  int    // of the pull secret
-}
 
 // limitSecrets refuses a Pod that refers to a Secret its account does not list, if limits are
 // enforced.
@@ -56,16 +34,17 @@ func (p *Plugin) limitSecrets(ctx context.Context, request *admission.Request, a
 	}
 	// An update can only add ephemeral containers, and a creation cannot have any.
 	update := addsEphemeralContainer(request)
-	for _, reference := range spec.secretReferences() {
+	for _, reference := range spec.References() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		limited, listed := reference.usage != otherVolume && update == (reference.role == roleEphemeral), mountable
-		if reference.usage == pullSecret {
+		// kube-apiserver's plugin does not limit volumes of other types, so neither do we.
+		limited, listed := reference.Kind != podsecrets.OtherVolume && update == (reference.Role == podsecrets.RoleEphemeral), mountable
+		if reference.Kind == podsecrets.PullSecret {
 			listed = pullable
 		}
-		if limited && !listed.Has(reference.secret) {
-			return admission.Forbidden(request, errors.New(reference.refusal(account.Name)))
+		if limited && !listed.Has(reference.Secret) {
+			return admission.Forbidden(request, errors.New(refusal(reference, account.Name)))
 		}
 	}
 	return nil
@@ -78,78 +57,22 @@ func enforces(account *corev1.ServiceAccount) bool {
 }
 
 // refusal has upstream's text, because users match on it. Like upstream it does not escape names.
-func (r secretReference) refusal(account string) string {
+func refusal(r podsecrets.Reference, account string) string {
 	var what string
-	r.secret, r.owner, r.field = admission.Short(r.secret), admission.Short(r.owner), admission.Short(r.field)
-	switch r.usage {
-	case pullSecret:
-		return "imagePullSecrets[" + strconv.Itoa(r.index) + "].name=\"" + r.secret +
+	r.Secret, r.Container, r.Variable = admission.Short(r.Secret), admission.Short(r.Container), admission.Short(r.Variable)
+	switch r.Kind {
+	case podsecrets.PullSecret:
+		return "imagePullSecrets[" + strconv.Itoa(r.Index) + "].name=\"" + r.Secret +
 			"\" is not allowed because service account " + account + " does not reference that imagePullSecret"
-	case secretVolume:
+	case podsecrets.SecretVolume:
 		what = "volume with secret.secretName"
-	case environment:
-		what = r.role + " " + r.owner + " with envVar " + r.field + " referencing secret.secretName"
-	case environmentFrom:
-		what = r.role + " " + r.owner + " with envFrom referencing secret.secretName"
-	case otherVolume: // not limited
+	case podsecrets.Environment:
+		what = r.Role + " " + r.Container + " with envVar " + r.Variable + " referencing secret.secretName"
+	case podsecrets.EnvironmentFrom:
+		what = r.Role + " " + r.Container + " with envFrom referencing secret.secretName"
+	case podsecrets.OtherVolume: // not limited
 	}
-	return what + "=\"" + r.secret + "\" is not allowed because service account " + account + " does not reference that secret"
-}
-
-// secretReferences returns every field of the spec that names a Secret: volumes first, then
-// containers, pull secrets last. No other code knows these fields.
-func (s *podSpec) secretReferences() []secretReference {
-	var found []secretReference
-	for i := range s.Volumes {
-		found = append(found, s.Volumes[i].secretReferences()...)
-	}
-	for _, list := range s.containerLists() {
-		for _, c := range list.containers {
-			found = append(found, c.secretReferences(list.role)...)
-		}
-	}
-	for i, pull := range s.ImagePullSecrets {
-		found = append(found, secretReference{usage: pullSecret, secret: pull.Name, index: i})
-	}
-	return found
-}
-
-func (c *container) secretReferences(role string) []secretReference {
-	var found []secretReference
-	for _, env := range c.Env {
-		if ref := env.ValueFrom.SecretKeyRef; ref != nil {
-			found = append(found, secretReference{usage: environment, secret: ref.Name, role: role, owner: c.Name, field: env.Name})
-		}
-	}
-	for _, source := range c.EnvFrom {
-		if ref := source.SecretRef; ref != nil {
-			found = append(found, secretReference{usage: environmentFrom, secret: ref.Name, role: role, owner: c.Name})
-		}
-	}
-	return found
-}
-
-func (v *volume) secretReferences() []secretReference {
-	var found []secretReference
-	if v.Secret != nil {
-		found = append(found, secretReference{usage: secretVolume, secret: v.Secret.SecretName})
-	}
-	others := []*named{
-		v.CSI.NodePublishSecretRef, v.CephFS.SecretRef, v.Cinder.SecretRef, v.FlexVolume.SecretRef, v.ISCSI.SecretRef,
-		v.RBD.SecretRef, v.ScaleIO.SecretRef, v.StorageOS.SecretRef,
-	}
-	for _, source := range v.Projected.Sources {
-		others = append(others, source.Secret)
-	}
-	if v.AzureFile != nil {
-		others = append(others, &named{v.AzureFile.SecretName})
-	}
-	for _, other := range others {
-		if other != nil {
-			found = append(found, secretReference{usage: otherVolume, secret: other.Name})
-		}
-	}
-	return found
+	return what + "=\"" + r.Secret + "\" is not allowed because service account " + account + " does not reference that secret"
 }
 
 // checkMirror refuses a mirror pod that uses accounts or Secrets: a kubelet must not obtain an
@@ -158,19 +81,19 @@ func (p *Plugin) checkMirror(request *admission.Request, pod *pod) error {
 	if pod.Spec.accountName() != "" {
 		return admission.Forbidden(request, errors.New("a mirror pod may not reference service accounts"))
 	}
-	for _, reference := range pod.Spec.secretReferences() {
-		if reference.secret != "" {
+	for _, reference := range pod.Spec.References() {
+		if reference.Secret != "" {
 			return admission.Forbidden(request, errors.New("a mirror pod may not reference secrets"))
 		}
 	}
 	for i := range pod.Spec.Volumes {
-		if pod.Spec.Volumes[i].projectsToken() {
+		if projectsToken(&pod.Spec.Volumes[i]) {
 			return admission.Forbidden(request, errors.New("a mirror pod may not use ServiceAccountToken volume projections"))
 		}
 	}
 	return nil
 }
 
-func (v *volume) projectsToken() bool {
-	return slices.ContainsFunc(v.Projected.Sources, func(p projection) bool { return p.ServiceAccountToken != nil })
+func projectsToken(v *podsecrets.Volume) bool {
+	return slices.ContainsFunc(v.Projected.Sources, func(p podsecrets.Projection) bool { return p.ServiceAccountToken != nil })
 }

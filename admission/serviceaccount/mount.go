@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/podsecrets"
 )
 
 const (
@@ -75,12 +76,12 @@ func (p *Plugin) mountToken(ctx context.Context, request *admission.Request, edi
 
 // lacksMount reports whether a container mounts nothing at the token's path.
 func (s *podSpec) lacksMount() bool {
-	return slices.ContainsFunc(s.InitContainers, (*container).lacksMount) || slices.ContainsFunc(s.Containers, (*container).lacksMount)
+	return slices.ContainsFunc(s.InitContainers, lacksMount) || slices.ContainsFunc(s.Containers, lacksMount)
 }
 
 // lacksMount compares paths as they are written, as upstream does.
-func (c *container) lacksMount() bool {
-	return !slices.ContainsFunc(c.VolumeMounts, func(m volumeMount) bool { return m.MountPath == TokenPath })
+func lacksMount(c *podsecrets.Container) bool {
+	return !slices.ContainsFunc(c.VolumeMounts, func(m podsecrets.Mount) bool { return m.MountPath == TokenPath })
 }
 
 // mount adds the volume, unless the Pod has it, and the mounts that are missing.
@@ -91,18 +92,18 @@ func (e *edits) mount(ctx context.Context, v addedVolume) error {
 	if !v.exists {
 		e.addVolume(v)
 	}
-	mount := volumeMount{Name: v.Name, MountPath: TokenPath}
+	mount := podsecrets.Mount{Name: v.Name, MountPath: TokenPath}
 	encoded := e.encode(&addedMount{Name: v.Name, ReadOnly: true, MountPath: TokenPath})
-	for _, list := range e.pod.Spec.containerLists() {
+	for _, list := range e.pod.Spec.Lists() {
 		// Ephemeral containers join a complete Pod and bring their own mounts.
-		if list.role == roleEphemeral {
+		if list.Role == podsecrets.RoleEphemeral {
 			continue
 		}
-		for i, c := range list.containers {
+		for i, c := range list.Containers {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if c.lacksMount() {
+			if lacksMount(c) {
 				e.addMount(list, i, mount, encoded)
 			}
 		}
@@ -166,7 +167,7 @@ func (p *Plugin) secretVolume(spec *podSpec, secret string) addedVolume {
 // characters.
 func (p *Plugin) secretVolumeName(spec *podSpec, secret string) string {
 	name := strings.ReplaceAll(secret, ".", "-")
-	taken := slices.ContainsFunc(spec.Volumes, func(v volume) bool { return v.Name == name })
+	taken := slices.ContainsFunc(spec.Volumes, func(v podsecrets.Volume) bool { return v.Name == name })
 	if !taken && len(name) <= validation.DNS1123LabelMaxLength {
 		return name
 	}

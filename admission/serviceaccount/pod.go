@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/podsecrets"
 )
 
 // podKind is the kind of every request that the plugin decides.
@@ -36,69 +37,10 @@ type pod struct {
 type podSpec struct {
 	ServiceAccountName string `json:"serviceAccountName"`
 	// ServiceAccount is the deprecated name of the field above.
-	ServiceAccount               string       `json:"serviceAccount"`
-	AutomountServiceAccountToken *bool        `json:"automountServiceAccountToken"`
-	Volumes                      []volume     `json:"volumes"`
-	InitContainers               []*container `json:"initContainers"`
-	Containers                   []*container `json:"containers"`
-	EphemeralContainers          []*container `json:"ephemeralContainers"`
-	ImagePullSecrets             []named      `json:"imagePullSecrets"`
-}
+	ServiceAccount               string `json:"serviceAccount"`
+	AutomountServiceAccountToken *bool  `json:"automountServiceAccountToken"`
 
-type container struct {
-	Name         string        `json:"name"`
-	Env          []envVar      `json:"env"`
-	EnvFrom      []secretRef   `json:"envFrom"`
-	VolumeMounts []volumeMount `json:"volumeMounts"`
-}
-
-type envVar struct {
-	Name      string `json:"name"`
-	ValueFrom struct {
-		SecretKeyRef *named `json:"secretKeyRef"`
-	} `json:"valueFrom"`
-}
-
-type volumeMount struct {
-	Name      string `json:"name"`
-	MountPath string `json:"mountPath"`
-}
-
-// volume has a field for every volume type that can name a Secret.
-type volume struct {
-	Name      string      `json:"name"`
-	Secret    *secretName `json:"secret"`
-	Projected struct {
-		Sources []projection `json:"sources"`
-	} `json:"projected"`
-	AzureFile  *secretName `json:"azureFile"`
-	CephFS     secretRef   `json:"cephfs"`
-	Cinder     secretRef   `json:"cinder"`
-	FlexVolume secretRef   `json:"flexVolume"`
-	ISCSI      secretRef   `json:"iscsi"`
-	RBD        secretRef   `json:"rbd"`
-	ScaleIO    secretRef   `json:"scaleIO"`
-	StorageOS  secretRef   `json:"storageos"`
-	CSI        struct {
-		NodePublishSecretRef *named `json:"nodePublishSecretRef"`
-	} `json:"csi"`
-}
-
-type projection struct {
-	Secret              *named    `json:"secret"`
-	ServiceAccountToken *struct{} `json:"serviceAccountToken"`
-}
-
-type named struct {
-	Name string `json:"name"`
-}
-
-type secretName struct {
-	SecretName string `json:"secretName"`
-}
-
-type secretRef struct {
-	SecretRef *named `json:"secretRef"`
+	podsecrets.Spec
 }
 
 // decodePod decodes the Pod of a request. It returns nil for null, and an error if a container is null.
@@ -131,30 +73,14 @@ func (s *podSpec) checkContainers() error {
 	if n := len(s.InitContainers) + len(s.Containers) + len(s.EphemeralContainers); n > maxContainers {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the Pod has %d containers, at most %d are allowed", n, maxContainers))
 	}
-	for _, list := range s.containerLists() {
-		for i, c := range list.containers {
+	for _, list := range s.Lists() {
+		for i, c := range list.Containers {
 			if c == nil {
-				return apierrors.NewBadRequest(fmt.Sprintf("the object is not a Pod: spec.%s[%d] is null", list.field, i))
+				return apierrors.NewBadRequest(fmt.Sprintf("the object is not a Pod: spec.%s[%d] is null", list.Field, i))
 			}
 		}
 	}
 	return nil
-}
-
-// containerList is one of the three lists of containers that a Pod has.
-type containerList struct {
-	field      string // of the spec
-	role       string // of a container, as in messages
-	containers []*container
-}
-
-// containerLists returns the lists in the order in which upstream checks them.
-func (s *podSpec) containerLists() []containerList {
-	return []containerList{
-		{"initContainers", "init container", s.InitContainers},
-		{"containers", "container", s.Containers},
-		{"ephemeralContainers", roleEphemeral, s.EphemeralContainers},
-	}
 }
 
 // accountName returns the name of the Pod's account, "" if it has none. The new field takes

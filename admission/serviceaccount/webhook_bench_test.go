@@ -32,7 +32,7 @@ var review []byte
 // BenchmarkMutate is the webhook without a network.
 func BenchmarkMutate(b *testing.B) {
 	webhook := newWebhook(b)
-	body, answer := bytes.NewReader(nil), connection{httptest.NewRecorder()}
+	body, answer := bytes.NewReader(review), connection{httptest.NewRecorder()}
 	request := httptest.NewRequest(http.MethodPost, "http://webhook/mutate?timeout=10s", body)
 	request.Header.Set("Content-Type", "application/json")
 	b.ReportAllocs()

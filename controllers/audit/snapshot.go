@@ -8,11 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 
-	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/paging"
+	"sa-controller-manager/internal/podsecrets"
 )
 
 // shownPods is how many Pods that use a Secret are named.
@@ -48,20 +49,25 @@ func (s *snapshot) read(ctx context.Context, client kubernetes.Interface, namesp
 	pods := client.CoreV1().Pods(namespace).List
 	return paging.Each(ctx, "Pods of namespace "+namespace, pods, metav1.ListOptions{}, func(page *corev1.PodList) error {
 		for i := range page.Items {
-			s.addPod(&page.Items[i])
+			if err := s.addPod(&page.Items[i]); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 }
 
-func (s *snapshot) addPod(pod *corev1.Pod) {
-	names := map[string]struct{}{} // a Pod may name a Secret several times
-	legacytokencleaner.VisitSecrets(&pod.Spec, func(name string) { names[name] = struct{}{} })
-	for name := range names {
+func (s *snapshot) addPod(pod *corev1.Pod) error {
+	names, err := podsecrets.Names(&pod.Spec)
+	if err != nil {
+		return err
+	}
+	for name := range sets.New(names...) { // a Pod may name a Secret several times
 		of := s.users[name]
 		if of.count++; len(of.first) < shownPods {
 			of.first = append(of.first, pod.Name)
 		}
 		s.users[name] = of
 	}
+	return nil
 }

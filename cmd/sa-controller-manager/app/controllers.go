@@ -19,8 +19,9 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// table returns the parts of the process. They are built in this order: each one after those that it uses. The webhook adds
-// what keeps its certificates and registration; the secure port comes last, because it serves the checks of all.
+// table returns the parts of the process. They are built in this order: each one after those that it uses, and the secure
+// port last, because it serves the checks of all. The loops that follow the webhook's files and its registration have no
+// rows: which of them there are, and in which phase, depends on its flags.
 func (m *Manager) table() []Part {
 	core := []Part{
 		{Name: "event-recorder", Phase: AtOnce, Run: func(ctx context.Context) error { return m.Recorder.Run(ctx) }},
@@ -37,13 +38,17 @@ func (m *Manager) table() []Part {
 		{Name: options.ClusterTrustBundlePublisher, Phase: Leading, Build: m.buildRootCAPublisher},
 		{Name: options.ServiceAccountTokenController, Phase: Leading, Build: m.buildTokenController},
 		{Name: "webhook-certificate", Phase: Connected, Build: m.buildWebhook},
+		{Name: "admission-config", Phase: Connected, Build: m.buildAdmissionConfig},
 		{Name: "webhook-registration", Phase: Leading, Build: m.buildRegistration},
 		{Name: "webhook-policy", Phase: Connected, Build: m.buildPodPolicy},
 	}
 	if m.extras.Parts != nil {
 		core = append(core, m.extras.Parts()...)
 	}
-	return append(core, Part{Name: "files", Phase: AtOnce, Build: m.buildFiles})
+	return append(core,
+		Part{Name: "files", Phase: AtOnce, Build: m.buildFiles},
+		Part{Name: "secure-port", Phase: AtOnce, Build: m.buildSecurePort},
+		Part{Name: "secure-port-lookup", Phase: Connected, Run: func(ctx context.Context) error { return m.securePort.Lookup(ctx) }})
 }
 
 // build builds what the flags enable in the wanted phases.

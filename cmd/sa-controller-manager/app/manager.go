@@ -49,6 +49,7 @@ type Manager struct {
 	bundles       *rootca.BundleController
 	accounts      *serviceaccount.Controller
 	webhook       *webhook
+	securePort    *serving.Server
 
 	// rows are the table, and parts those that the flags enable.
 	rows, parts []Part
@@ -106,14 +107,11 @@ func (m *Manager) wire(config *rest.Config) error {
 		return err
 	}
 	m.rootCA = rootca.NewSource(bundle, m.Loops)
-	if err := m.build(func(p Phase) bool { return p != Early }); err != nil {
-		return err
-	}
-	return m.buildSecurePort()
+	return m.build(func(p Phase) bool { return p != Early })
 }
 
-// buildSecurePort comes last: /readyz runs the checks of all other parts.
-func (m *Manager) buildSecurePort() error {
+// buildSecurePort opens the port, whose /readyz runs the checks of all parts that are built.
+func (m *Manager) buildSecurePort(p *Part) (err error) {
 	live := []serving.Check{{Name: "leader-election", Probe: func() (string, error) { return "", m.watchdog.Check(nil) }}}
 	var ready []serving.Check
 	for _, r := range m.parts {
@@ -121,14 +119,10 @@ func (m *Manager) buildSecurePort() error {
 			ready = append(ready, serving.Check{Name: r.Name, Probe: probe})
 		}
 	}
-	server, err := m.openSecurePort(secureport.Of(m.Options), live, append(ready, live...))
-	if err != nil {
-		return err
+	if m.securePort, err = m.openSecurePort(secureport.Of(m.Options), live, append(ready, live...)); err == nil {
+		p.Run = m.securePort.Run
 	}
-	m.parts = append(m.parts,
-		Part{Name: "secure-port", Phase: AtOnce, Run: server.Run},
-		Part{Name: "secure-port-lookup", Phase: Connected, Run: server.Lookup})
-	return nil
+	return err
 }
 
 func (m *Manager) openSecurePort(port *secureport.Options, live, ready []serving.Check) (*serving.Server, error) {

@@ -85,6 +85,14 @@ func (m *Manager) buildWebhook(p *Part) error {
 	return nil
 }
 
+// buildAdmissionConfig checks the file that makes kube-apiserver read the files of the static registration.
+func (m *Manager) buildAdmissionConfig(p *Part) error {
+	if m.webhook != nil && m.webhook.static != nil {
+		p.Findings = func() (check.Result, error) { return configfile.Findings(m.Options.Webhook.StaticDir) }
+	}
+	return nil
+}
+
 func (m *Manager) buildRegistration(p *Part) error {
 	if m.webhook == nil {
 		return nil
@@ -96,8 +104,6 @@ func (m *Manager) buildRegistration(p *Part) error {
 		p.Run, status = registrar.Lead, registrar.Status
 	case static != nil:
 		status = static.Status
-		config := func() (check.Result, error) { return configfile.Findings(m.Options.Webhook.StaticDir) }
-		m.parts = append(m.parts, Part{Name: "admission-config", Phase: Connected, Findings: config})
 	default:
 		return nil
 	}

@@ -173,10 +173,12 @@ func (d *tokens) checkVolume(ctx context.Context, m mode, pod *corev1.Pod) {
 	volume := pod.Spec.Volumes[0]
 	want := corev1.VolumeMount{Name: volume.Name, MountPath: mountPath, ReadOnly: true}
 	for _, container := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
-		must.Not(!equality.Semantic.DeepEqual(container.VolumeMounts, []corev1.VolumeMount{want}), "container %s has other mounts than %s at %s", container.Name, volume.Name, mountPath)
+		must.Not(!equality.Semantic.DeepEqual(container.VolumeMounts, []corev1.VolumeMount{want}),
+			"container %s has other mounts than %s at %s", container.Name, volume.Name, mountPath)
 	}
 	if m.podToken == "projected" {
-		must.Not(volume.Projected == nil || len(volume.Projected.Sources) != 3 || volume.Projected.Sources[0].ServiceAccountToken == nil, "the volume is not a projection of a token, the root CA and the namespace")
+		must.Not(volume.Projected == nil || len(volume.Projected.Sources) != 3 || volume.Projected.Sources[0].ServiceAccountToken == nil,
+			"the volume is not a projection of a token, the root CA and the namespace")
 		return
 	}
 	must.Not(volume.Secret == nil, "the volume holds no secret")

@@ -192,6 +192,6 @@ func (d *rotation) revoked(ctx context.Context, leaked, left string) {
 	}
 	must.Do(err)
 	d.notef("revoked", "%s: %d hosts refuse %d tokens of it after %s", leaked, len(d.live()), len(dead), rounded(took))
-	must.Not(len(dead) < 2 || took > refusedWithin, "the hosts have refused %d tokens of %s after %s, want two after %s at most", len(dead), leaked, rounded(took),
-		refusedWithin)
+	must.Not(len(dead) < 2 || took > refusedWithin, "the hosts have refused %d tokens of %s after %s, want two after %s at most",
+		len(dead), leaked, rounded(took), refusedWithin)
 }

@@ -153,7 +153,8 @@ func (d *tokens) deletedSecretIsReplaced(ctx context.Context) {
 
 func (d *tokens) deletedAccountTakesSecrets(ctx context.Context) {
 	accounts := d.client.CoreV1().ServiceAccounts(namespace)
-	object := must.Get(accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: otherAccount}}, metav1.CreateOptions{}))
+	other := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: otherAccount}}
+	object := must.Get(accounts.Create(ctx, other, metav1.CreateOptions{}))
 	d.notef("created", "serviceaccount %s/%s", namespace, otherAccount)
 	own := d.awaitTokenSecret(ctx, namespace, otherAccount, "")
 	d.notef("observed", "secret %s/%s, made by the manager", namespace, own.Name)

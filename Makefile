@@ -217,7 +217,8 @@ test-integration: deps control-plane kubectl build ## Run the integration tests 
 .PHONY: test-long
 test-long: control-plane kubectl build build-race ## Run all integration tests with a race-enabled binary; some need the whole machine.
 	@test/deps.sh release
-	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m $$(go -C test list ./... | grep -vE '/(kubeadm|faults)$$')
+	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m \
+		$$(go -C test list ./... | grep -vE '/(kubeadm|faults)$$')
 	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 ./kubeadm
 
 # A seed of 0 draws one, which is printed. Faults of the registration come after -for, and take a

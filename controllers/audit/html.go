@@ -137,7 +137,7 @@ func ages(rows []Row, now time.Time) (elements string) {
 }
 
 func pageRow(row *Row, now time.Time) string {
-	reach := map[Reach]string{Everything: "everything", AllSecrets: "read all Secrets", Less: "limited", "": "not known"}[row.Reach]
+	reach := map[Reach]string{Everything: "everything", AllSecrets: "read all Secrets", Limited: "limited", "": "not known"}[row.Reach]
 	if row.ReachBy != "" {
 		reach += ": " + row.ReachBy
 	}

@@ -22,8 +22,7 @@ import (
 
 // TestTerms: what was deleted before a term loses its reference, and what is deleted within one.
 func TestTerms(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		secret := tokenSecret("token", filled(t), autoCreated)
 		w := worldAt(t, time.Time{}, account(listed(meta.FieldManager, "token", "gone")), secret)
 		w.NumberVersions("secrets")
@@ -111,8 +110,7 @@ func (w *world) rotate(t *testing.T) {
 
 // TestNothingIsKept: what is expected of an object is forgotten with it, and all of it with a term.
 func TestNothingIsKept(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := worldAt(t, time.Time{}, account(), tokenSecret("empty"), tokenSecret("waits", func(secret *corev1.Secret) {
 			secret.Annotations[corev1.ServiceAccountNameKey] = "nobody"
 		}))

@@ -176,8 +176,7 @@ func TestOneWriteFromOneVersion(t *testing.T) {
 // TestAccountWatchHangs: the account exists and no watch shows it. Secrets are filled all the same
 // without a request each second, and deleted soon after an account that no watch has ever shown.
 func TestAccountWatchHangs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := worldAt(t, time.Time{}, tokenSecret("token"), account())
 		w.Cache(t, tokenSecret("token"))
 		w.runSecretLoop(t)

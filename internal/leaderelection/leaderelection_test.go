@@ -30,8 +30,7 @@ import (
 )
 
 func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client := newLeases()
 		e := candidate(t, client, testutil.NewDiary(), "A", time.Hour) // its work does not end
 		client.breaks(func(string) error {
@@ -47,8 +46,7 @@ func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
 }
 
 func TestTheErrorOfTheWorkIsReturned(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		boom := errors.New("boom")
 		e := candidateFor(t, newLeases(), testutil.NewDiary(), "A", func(context.Context) error { return boom })
 		err := <-e.ended
@@ -61,8 +59,7 @@ func TestTheErrorOfTheWorkIsReturned(t *testing.T) {
 // A leader that is killed releases nothing. What waits for its Lease ends at once, and works once the Lease
 // has expired.
 func TestALeaseThatNobodyRenews(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client, diary := newLeases(foreignLease()), testutil.NewDiary()
 		ends, waits := candidate(t, client, diary, "A", 0), candidate(t, client, diary, "B", 0)
 		time.Sleep(10 * time.Second)
@@ -77,8 +74,7 @@ func TestALeaseThatNobodyRenews(t *testing.T) {
 }
 
 func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client, diary := newLeases(), testutil.NewDiary()
 		var working atomic.Int32
 		work := func(ctx context.Context) error {
@@ -155,8 +151,7 @@ func TestALostLease(t *testing.T) {
 // SIGTERM may come in the moment in which the lease is acquired. Work that begins then must be
 // waited for, or not begin.
 func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client, diary := newLeases(), testutil.NewDiary()
 		ctx, cancel := context.WithCancel(t.Context())
 		client.breaks(func(verb string) error {

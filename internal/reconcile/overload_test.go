@@ -81,8 +81,7 @@ func (r *refused) in(d time.Duration) int {
 // TestAllRetriesTogetherAreBounded: what a missing permission refuses for every key of a large
 // cluster costs kube-apiserver 50 requests a second, and no key waits longer for its retry.
 func TestAllRetriesTogetherAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		const keys = 20000
 		r := newRefused(keys)
 		var stuck atomic.Int64
@@ -118,8 +117,7 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 
 // TestEventsDelayNoOtherKey: the events of an object whose syncs fail delay no retry of other keys that fail.
 func TestEventsDelayNoOtherKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		var healed atomic.Bool
 		var done time.Time
 		r := New(Config[string]{Name: "events", Workers: 2, Sync: func(_ context.Context, key string) error {

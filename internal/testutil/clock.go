@@ -35,6 +35,13 @@ func NewJumpingClock() *JumpingClock { return &JumpingClock{began: time.Now()} }
 // Jump sets the time of day forward, or back if d is negative.
 func (c *JumpingClock) Jump(d time.Duration) { c.ahead.Add(int64(d)) }
 
+// InBubble runs a test in a synctest bubble, in parallel with other tests.
+func InBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
 // Bubble runs a subtest in a synctest bubble.
 func Bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Helper()

@@ -358,8 +358,7 @@ func (l *lines) take() []string {
 
 // TestWatch goes through the life of an identity. Nothing ends it but its context.
 func TestWatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		n, said := newNode(t), &lines{}
 		n.clock.SetTime(time.Now()) // of the bubble
 		n.newCA(t, 10*365*24*time.Hour)

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -126,8 +125,7 @@ func TestRotateAsksFirst(t *testing.T) {
 
 // TestWait lets the cache age pass, then kube-apiserver get to know the key.
 func TestWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Clock, w.Policy.CacheAge = clock.RealClock{}, time.Minute
 		w.show("cp-1", 0)
@@ -200,26 +198,23 @@ func TestWaitForKubeAPIServer(t *testing.T) {
 		},
 		"it is busy": {reason: "it says so", err: apierrors.NewTooManyRequests("later", 1), lasts: time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.Clock = clock.RealClock{}
-				w.show("cp-1", time.Hour)
-				begin := time.Now()
-				w.kube.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return time.Since(begin) < tc.lasts, nil, tc.err
-				})
-				if tc.change != nil {
-					tc.change(w)
-				}
-				err := w.Rotate(t.Context(), RotateOptions{Wait: true})
-				if tc.want == nil {
-					w.must(err)
-				} else if !tc.want(err) || time.Since(begin) > time.Minute {
-					t.Errorf("%s: after %s: %v", tc.reason, time.Since(begin), err)
-				}
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := newWorld(t)
+			w.Clock = clock.RealClock{}
+			w.show("cp-1", time.Hour)
+			begin := time.Now()
+			w.kube.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return time.Since(begin) < tc.lasts, nil, tc.err
 			})
+			if tc.change != nil {
+				tc.change(w)
+			}
+			err := w.Rotate(t.Context(), RotateOptions{Wait: true})
+			if tc.want == nil {
+				w.must(err)
+			} else if !tc.want(err) || time.Since(begin) > time.Minute {
+				t.Errorf("%s: after %s: %v", tc.reason, time.Since(begin), err)
+			}
 		})
 	}
 }
@@ -564,8 +559,7 @@ func TestPruneFindsALateSigner(t *testing.T) {
 // TestRevoke takes the active key and its predecessor out, and waits until kube-apiserver has neither, wherever
 // their private halves are. A second time it only checks.
 func TestRevoke(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := newWorld(t, tokenSecret("mine", legacyToken(t, testkeys.RSA2048())))
 		w.Clock = clock.RealClock{}
 		w.show("cp-1", 0)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -51,8 +50,7 @@ func (waiter) Create(ctx context.Context, _ *authenticationv1.TokenReview, _ met
 
 // TestRevokeIsBounded: it waited for each review on each kube-apiserver, for minutes, and printed nothing.
 func TestRevokeIsBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Clock, w.jwks = clock.RealClock{}, new("") // their issuer is no https URL
 		alive := newWorld(t)

@@ -84,8 +84,7 @@ func rulesOfToken() []Rule {
 }
 
 func TestWatcherGoesOn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		var granted atomic.Bool
 		server := newAPIServer("system:sa-controller-manager", func(access string) (bool, error) {
 			return granted.Load() || access != "patch secrets", nil
@@ -128,8 +127,7 @@ func TestWatcherGoesOn(t *testing.T) {
 }
 
 func TestWatcherPassesWhatItCannotKnow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		server := newAPIServer("someone", func(string) (bool, error) { return false, errBoom })
 		watcher := NewWatcher(server, rulesOfToken())
 		testutil.Start(t, watcher.Run)

@@ -179,8 +179,7 @@ func parseText(data []byte) (*string, error) {
 // watch opens path and follows it until the test ends or stop is called.
 func watch(t *testing.T, path string, options Options) *watched {
 	t.Helper()
-	file, err := Open(path, parseText, options)
-	testutil.Must(t, err)
+	file := testutil.Get(Open(path, parseText, options))(t)
 	w := &watched{File: file, told: make(chan string, 100)}
 	w.stop = testutil.Start(t, func(ctx context.Context) error {
 		file.Watch(ctx, func(value *string) {

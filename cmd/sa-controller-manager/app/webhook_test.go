@@ -95,8 +95,7 @@ func TestWebhookCallers(t *testing.T) {
 			config.Certificates = []tls.Certificate{{Certificate: [][]byte{made.Raw}, PrivateKey: clientKey}}
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		answer, err := client.Get("https://" + free.Addr().String() + "/mutate")
-		testutil.Must(t, err)
+		answer := testutil.Get(client.Get("https://" + free.Addr().String() + "/mutate"))(t)
 		testutil.Must(t, answer.Body.Close())
 		testutil.Check(t, "status for "+name, want, answer.StatusCode)
 	}

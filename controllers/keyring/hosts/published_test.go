@@ -594,8 +594,7 @@ func TestObserveIsBounded(t *testing.T) {
 	for i := range 1000 {
 		p.Hosts[fmt.Sprint("h", i)] = Host{}
 	}
-	_, err := Observe(t.Context(), client, p)
-	testutil.Must(t, err)
+	testutil.Get(Observe(t.Context(), client, p))(t)
 	got := len(client.Actions())
 	testutil.Expect(t, got == 2, "%d requests, want one for the Leases and one for the Node of cp-1", got)
 }

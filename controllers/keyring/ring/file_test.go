@@ -412,8 +412,7 @@ type followed struct {
 
 func follow(t *testing.T, path string) *followed {
 	t.Helper()
-	store, err := Open(path, nil, reload.Options{Settle: 20 * time.Millisecond, Poll: 200 * time.Millisecond})
-	testutil.Must(t, err)
+	store := testutil.Get(Open(path, nil, reload.Options{Settle: 20 * time.Millisecond, Poll: 200 * time.Millisecond}))(t)
 	f := &followed{Store: store, told: make(chan string, 100)}
 	testutil.Start(t, func(ctx context.Context) error {
 		store.Watch(ctx, func(*signing.Ring) { f.told <- "+" + strconv.FormatInt(store.State().Generation, 10) },

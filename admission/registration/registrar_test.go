@@ -52,10 +52,7 @@ func run(t *testing.T, a *apiserver, changes ...func(*Config)) *Registrar {
 	return r
 }
 
-func pause(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
+var pause = testutil.Pause
 
 func wantState(t *testing.T, r *Registrar, want State) {
 	t.Helper()

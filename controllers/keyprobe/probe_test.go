@@ -232,8 +232,7 @@ func TestNoTokenIsShown(t *testing.T) {
 		a := start(t, server)
 		a.give(a.next)
 		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		testutil.Pause(time.Minute)
 		shown := strings.Join(slices.Concat(a.said(), a.told(), a.series("sacm_"), []string{a.Status()}), "\n")
 		testutil.Require(t, len(server.tokens) >= 3 && shown != "", "%d probes and %d bytes of text are too few to prove anything",
 			len(server.tokens), len(shown))
@@ -277,16 +276,14 @@ func TestAKeyRingDecides(t *testing.T) {
 				`kube-apiserver refuses its tokens: [invalid bearer token]; is its public key in a key file of kube-apiserver?`,
 		}, a.told())
 		server.learn(keys.next)
-		time.Sleep(maxBackoff)
-		synctest.Wait()
+		testutil.Pause(maxBackoff)
 		testutil.Check(t, "status once it is accepted", "key NEXT signs", a.named(a.Status()))
 		err := a.MaySign()
 		testutil.Expect(t, err == nil, "MaySign of a key that is accepted: %v", err)
 		testutil.Check(t, "calls of Proven, for OLD and NEXT", 2, a.proven)
 
 		probes := len(a.reviewed())
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		testutil.Pause(time.Hour)
 		testutil.Check(t, "further probes after an hour", int(time.Hour/provePeriod), len(a.reviewed())-probes)
 	})
 }
@@ -309,8 +306,7 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 			err := errors.Join(a.MaySign(), a.MayFill())
 			testutil.Require(t, err == nil && a.Confirmed(keys.old.ID()), "at the start: %v", err)
 			server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
-			time.Sleep(time.Hour)
-			synctest.Wait()
+			testutil.Pause(time.Hour)
 			if err := errors.Join(a.MaySign(), a.MayFill()); err != nil || !a.Confirmed(keys.old.ID()) {
 				t.Errorf("after an hour without an answer the last one does not count: %v", err)
 			}
@@ -329,8 +325,7 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 				"key OLD signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]",
 				a.named(a.Status()))
 			server.learn(keys.old)
-			time.Sleep(maxBackoff)
-			synctest.Wait()
+			testutil.Pause(maxBackoff)
 			if err := a.MayFill(); err != nil {
 				t.Errorf("once it is accepted again: %v", err)
 			}
@@ -377,11 +372,9 @@ func TestTheFirstFillWaits(t *testing.T) {
 				}
 			}
 			check("at once", tc.early)
-			time.Sleep(firstAnswer - time.Second)
-			synctest.Wait()
+			testutil.Pause(firstAnswer - time.Second)
 			check("before the time is over", tc.early)
-			time.Sleep(2 * time.Second)
-			synctest.Wait()
+			testutil.Pause(2 * time.Second)
 			check("afterwards", tc.late)
 		})
 	}
@@ -417,8 +410,7 @@ func TestBackOffGrowsWhateverTheText(t *testing.T) {
 			}
 		})
 		a := start(t, server)
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		testutil.Pause(10 * time.Second)
 		testutil.Check(t, "probes", []string{"OLD at 0s", "OLD at 1s", "OLD at 3s", "OLD at 7s"}, a.reviewed())
 	})
 }

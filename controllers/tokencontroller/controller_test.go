@@ -120,15 +120,13 @@ func TestNothingIsKept(t *testing.T) {
 			return []int{len(w.written.all), len(w.waiting.all), len(w.created.all), len(w.gone.all), len(w.observed.all)}
 		}
 		stop := w.Start(t, w.Run)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		testutil.Pause(time.Minute)
 		testutil.Check(t, "kept of a Secret that waits for its account", []int{0, 1, 0, 0, 0}, kept())
 		w.gone.set(named("app"), "any", nil)
 		w.created.set(named("app"), testUID, createExpectation{secret: "expected"})
 		w.observed.add(tokensecrets.Observe(tokenSecret("gone", boundTo(testUID))))
 		w.Delete(t, account(), tokenSecret("waits")) // the others are orphans, and deleted by the controller
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		testutil.Pause(time.Minute)
 		testutil.Check(t, "kept of deleted objects", make([]int, 5), kept())
 
 		stop()
@@ -139,8 +137,7 @@ func TestNothingIsKept(t *testing.T) {
 		w.written.set(named("empty"), "uid-empty/20", time.Now())
 		w.Actions(t)
 		testutil.Start(t, w.Run)
-		time.Sleep(time.Second)
-		synctest.Wait()
+		testutil.Pause(time.Second)
 		testutil.Check(t, "a term does not expect what an earlier one did", []string{createsOwn,
 			"patch secrets empty [uid-empty 20] for app/uid-app ca.crt namespace token", referencesOwn}, sorted(w.Actions(t)))
 	})

@@ -73,8 +73,7 @@ func (r *refused) done() int {
 // in returns how many requests there are within d from now.
 func (r *refused) in(d time.Duration) int {
 	before := r.requests.Load()
-	time.Sleep(d)
-	synctest.Wait()
+	testutil.Pause(d)
 	return int(r.requests.Load() - before)
 }
 
@@ -90,8 +89,7 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 
 		first := r.in(time.Second)
 		testutil.Expect(t, first >= keys, "%d requests at once, want a first one for each of %d keys", first, keys)
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		testutil.Pause(10 * time.Second)
 		// The alert does not wait until each of them was retried ten times.
 		got := stuck.Load()
 		testutil.Expect(t, got >= keys/2, "%d of %d keys count as stuck after ten seconds", got, keys)
@@ -109,8 +107,7 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 		n := r.in(time.Second)
 		testutil.Expect(t, n >= sharedRate, "%d requests in the second of a new key, want its first attempts beside the others", n)
 		r.allowed.Store(true)
-		time.Sleep((keys + 1) * time.Second / sharedRate)
-		synctest.Wait()
+		testutil.Pause((keys + 1) * time.Second / sharedRate)
 		testutil.Check(t, "keys that succeed within N/50 s", keys+1, r.done())
 	})
 }
@@ -135,8 +132,7 @@ func TestEventsDelayNoOtherKey(t *testing.T) {
 		}
 		healed.Store(true)
 		since := time.Now()
-		time.Sleep(maxBackoff + time.Second)
-		synctest.Wait()
+		testutil.Pause(maxBackoff + time.Second)
 		if done.IsZero() {
 			t.Errorf("the other key was not synced within %v", time.Since(since))
 		}

@@ -48,6 +48,12 @@ func Bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
+// Pause lets time pass in a synctest bubble, and waits until nothing moves any more.
+func Pause(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // EachJump runs a test with a jump by an hour forward and back, in parallel synctest bubbles.
 func EachJump(t *testing.T, test func(t *testing.T, jump time.Duration)) {
 	t.Helper()

@@ -252,7 +252,7 @@ func TestUnrecorded(t *testing.T) {
 	lost := testutil.Get(created.Takeover(Changes{Signer: true}))(t)
 	lost.Taken, lost.Patch = nil, nil
 	_, err := lost.Takeover(Changes{Signer: true})
-	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "by hand, from its backup"), "the backup would be lost, too: %v", err)
+	testutil.CheckError(t, "the backup would be lost, too", "by hand, from its backup", err)
 	created.Manifest, created.Backup = lost.Manifest, lost.Manifest
 	if _, err := created.Takeover(Changes{Signer: true}); err != nil {
 		t.Errorf("of a cluster that was created with our signer: %v", err)
@@ -309,8 +309,6 @@ func TestOldImage(t *testing.T) {
 		"kcm:v2.0.0":              nameless,
 	} {
 		err := notOlder(image, oldestMinor, "that is supported")
-		testutil.Expect(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", image,
-			err,
-			want)
+		testutil.CheckError(t, image, want, err)
 	}
 }

@@ -181,9 +181,7 @@ func TestNowhere(t *testing.T) {
 		text := staticpodtest.Manifest(slices.Concat([]string{ControllerManager, theKey, theCA}, tc.kcm))
 		m := testutil.Get(staticpod.Parse(text, ControllerManager))(t)
 		err := CheckControllers(m, tc.args)
-		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)),
-			"%s %s: error %v, want %q",
-			name, tc.reason, err, tc.want)
+		testutil.CheckError(t, name+" "+tc.reason, tc.want, err)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -324,9 +323,7 @@ func TestExchangedCA(t *testing.T) {
 		n.write(t, "ca.key", tc.key)
 		_ = os.RemoveAll(n.config.Dir)
 		err := Ensure(t.Context(), n.config)
-		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)),
-			"%s: error %v, want %q",
-			name, err, tc.want)
+		testutil.CheckError(t, name, tc.want, err)
 		if err != nil {
 			continue
 		}
@@ -375,8 +372,7 @@ func TestWatch(t *testing.T) {
 		// step lets time pass, and wants a line that was said then, or none.
 		step := func(pause time.Duration, want string) {
 			t.Helper()
-			time.Sleep(pause)
-			synctest.Wait()
+			testutil.Pause(pause)
 			if got := said.take(); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) ||
 				want == "" &&
 					got[0] != "" {

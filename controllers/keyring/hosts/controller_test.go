@@ -110,8 +110,7 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 func (r *ringReplica) set(state ring.State) {
 	r.state.Store(&state)
 	r.RingChanged()
-	time.Sleep(time.Second / 10)
-	synctest.Wait()
+	testutil.Pause(time.Second / 10)
 }
 
 // check wants readiness to fail for a file that is not the one that the host has used, and where nothing is signed.

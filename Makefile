@@ -210,7 +210,7 @@ test-integration: deps control-plane kubectl build ## Run the integration tests 
 .PHONY: test-long
 test-long: control-plane kubectl build build-race ## Run all integration tests with a race-enabled binary; some need the whole machine.
 	@test/deps.sh release
-	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m $$(go -C test list ./... | grep -v /kubeadm)
+	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m $$(go -C test list ./... | grep -vE '/(kubeadm|faults)$$')
 	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 ./kubeadm
 
 # A seed of 0 draws one, which is printed. Faults of the registration come after -for, and take a
@@ -218,10 +218,9 @@ test-long: control-plane kubectl build build-race ## Run all integration tests w
 SEED ?= 0
 FAULTS ?= short
 .PHONY: faults
-faults: control-plane build build-race ## Try to break what docs/reliability.md promises; FAULTS=long, SEED=n, LOGS=directory.
-	@go -C test build -buildvcs=false -o ../bin/faults ./cmd/faults
-	@bin/faults -race-binary=bin/race/$(product) -binary=bin/$(product) -seed=$(SEED) \
-		$(if $(LOGS),-logs=$(LOGS)) $(if $(BUSY),-busy) $(if $(filter long,$(FAULTS)),-for=44m -v)
+faults: control-plane build-race ## Try to break what docs/reliability.md promises; FAULTS=long, SEED=n, BUSY=1.
+	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -v $(if $(BUSY),-short) -timeout=2h ./faults \
+		-args -seed=$(SEED) $(if $(filter long,$(FAULTS)),-for=44m)
 
 # Compiling two more kube-apiservers takes too long for continuous integration.
 .PHONY: test-skew
@@ -263,7 +262,7 @@ bench-peer: control-plane build ## Compare with kube-controller-manager in half 
 
 .PHONY: bench-page
 bench-page: RESULTS ?= bin/bench/peer.json
-bench-page: ## Fill table and chart of docs/benchmarks.md from the results in RESULTS.
+bench-page: ## Fill the table of docs/benchmarks.md from the results in RESULTS.
 	@go -C test run -buildvcs=false ./cmd/benchpeer -page=$(CURDIR)/docs/benchmarks.md $(abspath $(RESULTS))
 
 ##@ kind

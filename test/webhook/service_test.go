@@ -227,21 +227,3 @@ func (c *cluster) hook(t *testing.T, namespace string, patch func() string) {
 		testutil.Must(t, c.mutating().Delete(context.WithoutCancel(t.Context()), configuration.Name, metav1.DeleteOptions{}))
 	})
 }
-
-// TestTokenSecrets gives a Pod its account's token Secret, as up to Kubernetes 1.20. Neither the
-// account nor its Secret exists when the Pod is created: the webhook waits for the token
-// controller.
-func TestTokenSecrets(t *testing.T) {
-	c := controlPlane(t)
-	c.manage(t, "--pod-token=secret", "--token-secrets=auto")
-	namespace := c.namespace(t)
-	pod := c.create(t, namespace, newPod(withInitContainer))
-	account := testutil.Get(c.client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{}))(t)
-	testutil.Require(t, len(account.Secrets) == 1, "the account lists %v, want one Secret", account.Secrets)
-	token := account.Secrets[0].Name
-	want := []corev1.Volume{{Name: token, VolumeSource: corev1.VolumeSource{
-		Secret: &corev1.SecretVolumeSource{SecretName: token, DefaultMode: new(int32(0o644))},
-	}}}
-	testutil.Check(t, "the Pod's volumes", want, pod.Spec.Volumes)
-	mounted(t, pod, token)
-}

@@ -101,12 +101,9 @@ func (o *Options) measured(ctx context.Context, w *world, r *running, scenario s
 	if err := errors.Join(err1, err2, err3, err4); err != nil || scenario == "" {
 		return err
 	}
-	spent := after.since(before)
-	o.statusf("%s, %s: %v", scenario, r.name, map[string]float64(spent.methods))
 	o.add(scenario, "time, s", r.name, took.Seconds())
-	o.add(scenario, "CPU, s", r.name, spent.cpu)
-	o.add(scenario, "CPU of kube-apiserver, s", r.name, spent.apiServer)
-	o.add(scenario, "requests for each", r.name, spent.methods.sum()/float64(size))
+	o.add(scenario, "CPU, s", r.name, after.cpu-before.cpu)
+	o.add(scenario, "requests for each", r.name, (after.requests-before.requests)/float64(size))
 	return nil
 }
 

@@ -151,7 +151,6 @@ type running struct {
 
 	name  string
 	ready time.Duration // since its start
-	world *world
 }
 
 // start returns once the program is ready: kube-controller-manager with the four controllers that sa-controller-manager
@@ -159,7 +158,7 @@ type running struct {
 // every few milliseconds, because times of some hundred are measured.
 func (o *Options) start(ctx context.Context, w *world, name string, flags ...string) (*running, error) {
 	flags = append([]string{"--kubeconfig=" + w.kubeconfig, "-v=0"}, flags...)
-	r, begun, path := &running{name: name, world: w}, time.Now(), "/readyz"
+	r, begun, path := &running{name: name}, time.Now(), "/readyz"
 	var err error
 	if name == kcm {
 		path = "/healthz" // it has no other
@@ -191,31 +190,12 @@ func (o *Options) start(ctx context.Context, w *world, name string, flags ...str
 	}
 }
 
-// methods are how many requests a program has sent, by HTTP method: lists and watches are GETs, too.
-type methods map[string]float64
-
-func (m methods) sum() (sum float64) {
-	for _, n := range m {
-		sum += n
-	}
-	return sum
-}
-
 // cost is what a program has cost by a moment.
 type cost struct {
-	at             time.Time
-	cpu, apiServer float64 // of the program and of kube-apiserver, seconds
-	methods        methods
-	anon, max      float64 // memory, MiB
-}
-
-// since is what was spent since an earlier moment.
-func (c cost) since(before cost) cost {
-	spent := methods{}
-	for method, n := range c.methods {
-		spent[method] = n - before.methods[method]
-	}
-	return cost{at: before.at, cpu: c.cpu - before.cpu, apiServer: c.apiServer - before.apiServer, methods: spent}
+	at        time.Time
+	cpu       float64 // seconds
+	requests  float64 // lists and watches, too
+	anon, max float64 // memory, MiB
 }
 
 // cost reads /proc after the metrics, the first time, and so counts one scrape in each window.
@@ -223,15 +203,12 @@ func (r *running) cost(ctx context.Context) (cost, error) {
 	metrics, err1 := r.Metrics(ctx)
 	used, err2 := measure.CPU(r.PID())
 	memory, err3 := measure.MemoryOf(r.PID())
-	served, err4 := measure.CPU(r.world.APIServerPID())
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return cost{}, fmt.Errorf("read what %s costs: %w", r.name, err)
 	}
-	sent := methods{}
-	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-		sent[method] = metrics.Sum("rest_client_requests_total", devcluster.Labels{"method": method})
-	}
-	return cost{time.Now(), used.Seconds(), served.Seconds(), sent, float64(memory.Anon) / 1024, float64(memory.Peak) / 1024}, nil
+	return cost{
+		time.Now(), used.Seconds(), metrics.Sum("rest_client_requests_total", nil), float64(memory.Anon) / 1024, float64(memory.Peak) / 1024,
+	}, nil
 }
 
 // foreignSize is that of each foreign Secret, in bytes.
@@ -302,9 +279,9 @@ func (o *Options) settled(ctx context.Context, w *world) error {
 	var errs []error
 	for _, r := range all {
 		after, err := r.cost(ctx)
-		spent, minutes := after.since(before[r]), after.at.Sub(before[r].at).Minutes()
-		o.add("at rest", "CPU a minute, s", r.name, spent.cpu/minutes)
-		o.add("at rest", "requests a minute", r.name, spent.methods.sum()/minutes)
+		minutes := after.at.Sub(before[r].at).Minutes()
+		o.add("at rest", "CPU a minute, s", r.name, (after.cpu-before[r].cpu)/minutes)
+		o.add("at rest", "requests a minute", r.name, (after.requests-before[r].requests)/minutes)
 		_, stopped := r.Stop()
 		errs = append(errs, err, stopped)
 	}

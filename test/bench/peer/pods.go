@@ -20,7 +20,6 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
-	"sa-controller-manager/test/measure"
 )
 
 const (
@@ -34,7 +33,6 @@ type admission struct {
 	*world
 
 	flags   map[string][]string // of kube-apiserver
-	own     *running            // ours, nil without
 	mutates bool
 }
 
@@ -99,7 +97,7 @@ func (o *Options) admit(ctx context.Context, way int, a *admission) error {
 		if err != nil {
 			return err
 		}
-		if a.own, err = o.start(ctx, a.world, ours, "--webhook-port="+strconv.Itoa(port), "--webhook-registration=url"); err != nil {
+		if _, err = o.start(ctx, a.world, ours, "--webhook-port="+strconv.Itoa(port), "--webhook-registration=url"); err != nil {
 			return err
 		}
 	} else if err := a.makeAccount(ctx, podNamespace, "default"); err != nil { // no program does
@@ -130,27 +128,10 @@ func (o *Options) admit(ctx context.Context, way int, a *admission) error {
 	})
 }
 
-// costs are the CPU seconds of kube-apiserver and of ours by now.
-func (a *admission) costs() (server, own float64, err error) {
-	used, err := measure.CPU(a.APIServerPID())
-	if err != nil || a.own == nil {
-		return used.Seconds(), 0, err
-	}
-	ours, err := measure.CPU(a.own.PID())
-	return used.Seconds(), ours.Seconds(), err
-}
-
 // create has clients create Pods at once, so many times, each time in all worlds. The difference of two p99 is noise.
 func (o *Options) create(ctx context.Context, variant string, clients, times int, all []*admission) error {
 	o.statusf("Pods, %s", variant)
 	took := make([][]float64, len(all))
-	var server, own [policy + 1]float64 // CPU, ms for each Pod
-	for i, a := range all {
-		var err error
-		if server[i], own[i], err = a.costs(); err != nil {
-			return err
-		}
-	}
 	for i := range times {
 		for j := range all {
 			way := (i + j) % len(all) // none always comes behind the same one
@@ -168,13 +149,6 @@ func (o *Options) create(ctx context.Context, variant string, clients, times int
 			}
 		}
 	}
-	for i, a := range all {
-		usedServer, usedOwn, err := a.costs()
-		if err != nil {
-			return err
-		}
-		server[i], own[i] = (usedServer-server[i])*1000/float64(times*clients), (usedOwn-own[i])*1000/float64(times*clients)
-	}
 	for _, way := range []int{webhook, policy} {
 		scenario := "Pods, " + variant
 		if way == policy {
@@ -188,8 +162,6 @@ func (o *Options) create(ctx context.Context, variant string, clients, times int
 			o.add(scenario, "p50, ms", program, quantile(took[i], 0.5))
 			o.add(scenario, "added to p50, ms", program, quantile(took[i], 0.5)-quantile(took[bare], 0.5))
 			o.add(scenario, "p99, ms", program, quantile(took[i], 0.99))
-			o.add(scenario, "CPU of kube-apiserver for each, ms", program, server[i])
-			o.add(scenario, "CPU of ours for each, ms", program, own[i])
 		}
 	}
 	return nil

@@ -6,9 +6,7 @@ package peer
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"html"
 	"math"
 	"os"
 	"path/filepath"
@@ -68,7 +66,7 @@ func (r *Report) Write(path string) error {
 
 var marked = regexp.MustCompile(`(?s)(<!-- results -->\n).*(<!-- end -->)`)
 
-// Fill replaces what is between the markers of a page by what the file of a report has, and the chart in the folder of its name.
+// Fill replaces what is between the markers of a page by what the file of a report has.
 func Fill(page, results string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -83,11 +81,7 @@ func Fill(page, results string) error {
 		return fmt.Errorf("read results of %s: %w", results, err)
 	}
 	filled := marked.ReplaceAllString(string(text), "${1}"+r.markdown()+"${2}")
-	chart := filepath.Join(strings.TrimSuffix(page, ".md"), "ratios.svg")
-	return errors.Join(
-		os.WriteFile(page, []byte(filled), 0o644),     //nolint:gosec // G306: a file of the repository
-		os.WriteFile(chart, []byte(r.chart()), 0o644), //nolint:gosec // G306: likewise
-	)
+	return os.WriteFile(page, []byte(filled), 0o644) //nolint:gosec // G306: a file of the repository
 }
 
 // markdown has the median of each number, the range of several repetitions, and the ratio of the medians.
@@ -164,38 +158,4 @@ func machine() string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	return fmt.Sprintf("%s, %d cores, %d GiB; Linux %s; %s; %s", cpu, runtime.NumCPU(), (memory+1<<19)>>20,
 		strings.TrimSpace(string(kernel)), runtime.Version(), time.Now().UTC().Format(time.DateOnly))
-}
-
-const (
-	chartTitle = "sa-controller-manager beside kube-controller-manager, which is 1 (dashed)"
-	chartHint  = "Shorter is better. Default flags: the gap is kube-controller-manager's own limit, 20 requests a second"
-)
-
-// chart draws the times of changes and the memory as a bar of their ratio each. Its grey can be read on light and on dark ground.
-func (r *Report) chart() string {
-	const labels, width, row, head = 370, 250, 24, 56
-	var bars []string
-	var ratios []float64
-	longest := 1.0 // where the dashed line is
-	for _, one := range r.Rows {
-		if ratio, ok := one.ratio(); ok && (strings.HasPrefix(one.Metric, "time, ") || strings.HasPrefix(one.Metric, "memory")) {
-			what, _, _ := strings.Cut(one.Metric, ",")
-			bars, ratios, longest = append(bars, one.Scenario+": "+what), append(ratios, ratio), max(longest, ratio)
-		}
-	}
-	var out strings.Builder
-	bottom := head + row*len(bars)
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 %d" role="img" aria-label="%s">`+"\n", bottom+16,
-		chartTitle)
-	out.WriteString(`<style>text{font:13px system-ui,sans-serif;fill:#57606a}.t{font-size:15px;font-weight:600}rect{fill:#2f81f7}` +
-		`line{stroke:#bf8700;stroke-dasharray:4 3}@media(prefers-color-scheme:dark){text{fill:#adbac7}}</style>` + "\n")
-	fmt.Fprintf(&out, `<text class="t" x="16" y="22">%s</text><text x="16" y="42">%s</text>`+"\n", chartTitle, html.EscapeString(chartHint))
-	for i, bar := range bars {
-		y, length := head+row*i, ratios[i]/longest*width
-		fmt.Fprintf(&out, `<text x="%d" y="%d" text-anchor="end">%s</text>`, labels-8, y+14, html.EscapeString(bar))
-		fmt.Fprintf(&out, `<rect x="%d" y="%d" width="%.1f" height="16" rx="2"/>`, labels, y+1, length)
-		fmt.Fprintf(&out, `<text x="%.1f" y="%d">%s</text>`+"\n", labels+length+6, y+14, number(ratios[i]))
-	}
-	fmt.Fprintf(&out, `<line x1="%[1]d" y1="%[2]d" x2="%[1]d" y2="%[3]d"/>`+"\n</svg>\n", labels+int(width/longest), head-4, bottom)
-	return out.String()
 }

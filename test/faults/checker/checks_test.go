@@ -4,14 +4,6 @@
 package checker
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/base64"
-	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -76,57 +68,13 @@ func TestJudgeWrites(t *testing.T) {
 			journal: []faultproxy.Request{at(0, leaders("patch", "secrets", "kube-system", "default-token-abcde"))}, want: 1,
 		},
 	}
-	asked := PodNamespaces([]workload.Call{{Namespace: "pods"}})
+	asked := func(namespace string) bool { return namespace == "pods" }
 	resumed := []time.Time{begun.Add(8 * time.Second)}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, found := JudgeWrites(tc.journal, deadline, asked, resumed)
 			testutil.Expect(t, len(found) == tc.want, "%s: %v, want %d", tc.reason, found, tc.want)
-		})
-	}
-}
-
-func TestJudgeCall(t *testing.T) {
-	t.Parallel()
-	begun := time.Unix(1000, 0)
-	second := func(n int) time.Time { return begun.Add(time.Duration(n) * time.Second) }
-	refused, bare := errors.New("refused"), "token"
-	for name, tc := range map[string]struct {
-		reason  string
-		call    workload.Call
-		excuses []*Interval
-		want    bool // something is wrong
-	}{
-		"Admitted": {call: workload.Call{Begun: second(0), Ended: second(1)}},
-		"Refused":  {call: workload.Call{Begun: second(0), Ended: second(1), Err: refused}, want: true},
-		"Bare":     {call: workload.Call{Begun: second(0), Ended: second(1), Lacks: bare}, want: true},
-		"Excused": {
-			call:    workload.Call{Begun: second(5), Ended: second(6), Err: refused},
-			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}},
-		},
-		"LongAfter": {
-			call:    workload.Call{Begun: second(14), Ended: second(15), Err: refused},
-			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
-		},
-		"BareWhileRefused": {
-			reason: "nobody has taken the webhook out", call: workload.Call{Begun: second(5), Ended: second(6), Lacks: bare},
-			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
-		},
-		"NotFresh": {
-			call:    workload.Call{Begun: second(5), Ended: second(6), Err: refused},
-			excuses: []*Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}, want: true,
-		},
-		"UnwantedAndAdmitted": {call: workload.Call{Begun: second(0), Ended: second(1), Unwanted: true}, want: true},
-		"UnwantedWhileRefused": {
-			reason: "nothing else may let it in", call: workload.Call{Begun: second(5), Ended: second(6), Unwanted: true},
-			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := JudgeCall(tc.call, tc.excuses)
-			testutil.Expect(t, (got != "") == tc.want, "%s: %q", tc.reason, got)
 		})
 	}
 }
@@ -196,55 +144,4 @@ func TestJudgeReissue(t *testing.T) {
 				tc.want)
 		})
 	}
-}
-
-// TestKeyRing wants every token to be found out that no key of the ring has signed.
-func TestKeyRing(t *testing.T) {
-	t.Parallel()
-	active, retired, other := newKey(t), newKey(t), newKey(t)
-	ring := &KeyRing{Keys: map[string]crypto.PublicKey{}, Active: idOf(t, active)}
-	for _, key := range []*ecdsa.PrivateKey{active, retired} {
-		ring.Keys[idOf(t, key)] = key.Public()
-	}
-	for name, tc := range map[string]struct {
-		reason, token string
-		good          bool
-	}{
-		"Active":       {token: signedBy(t, active, "ES256", idOf(t, active)), good: true},
-		"Retired":      {token: signedBy(t, retired, "ES256", idOf(t, retired)), good: true},
-		"Stranger":     {reason: "the ring does not have it", token: signedBy(t, other, "ES256", idOf(t, other))},
-		"AnothersName": {reason: "the key ID is not its own", token: signedBy(t, other, "ES256", idOf(t, active))},
-		"NoKeyID":      {token: signedBy(t, active, "ES256", "")},
-		"Algorithm":    {reason: "the hash is not that of the curve", token: signedBy(t, active, "RS256", idOf(t, active))},
-		"NoToken":      {token: "nothing"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := ring.Verify(tc.token)
-			testutil.Expect(t, (err == nil) == tc.good, "%s: verify: %v, want good: %t", tc.reason, err, tc.good)
-		})
-	}
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	return testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-}
-
-func idOf(t *testing.T, key *ecdsa.PrivateKey) string {
-	t.Helper()
-	der := testutil.Get(x509.MarshalPKIXPublicKey(key.Public()))(t)
-	return KeyIDOf(der)
-}
-
-// signedBy is a token with an empty payload. The signature is that of the key, whatever the header
-// says.
-func signedBy(t *testing.T, key *ecdsa.PrivateKey, algorithm, id string) string {
-	t.Helper()
-	header := testutil.Get(json.Marshal(map[string]string{"alg": algorithm, "kid": id}))(t)
-	signed := base64.RawURLEncoding.EncodeToString(header) + ".e30"
-	r, s, err := ecdsa.Sign(rand.Reader, key, hashed(crypto.SHA256, signed))
-	testutil.Must(t, err)
-	signature := append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
-	return signed + "." + base64.RawURLEncoding.EncodeToString(signature)
 }

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/rsa"
 	_ "crypto/sha256" // crypto.SHA256
 	_ "crypto/sha512" // crypto.SHA384
 	"encoding/base64"
@@ -28,19 +27,11 @@ import (
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
-// KeyRing are the public keys with which tokens have to verify, by key ID.
+// KeyRing are the public ECDSA keys with which tokens have to verify, by key ID.
 type KeyRing struct {
 	Keys map[string]crypto.PublicKey
 	// Active is the ID of the one that signs, "" if it is all the same which one does. The others are retired.
 	Active string
-}
-
-// KeyIDOf is the key ID of a public key in PKIX form: its SHA-256, in base64url without padding
-// (kubernetes pkg/serviceaccount/jwt.go).
-func KeyIDOf(der []byte) string {
-	digest := crypto.SHA256.New()
-	digest.Write(der)
-	return base64.RawURLEncoding.EncodeToString(digest.Sum(nil))
 }
 
 // SignedWith is the ID of the key that the token names, "" if it is none.
@@ -67,35 +58,24 @@ func (k *KeyRing) Verify(token string) error {
 	if err != nil {
 		return errors.New("its signature is not base64url")
 	}
-	good := false
-	switch key := k.Keys[header.KeyID].(type) {
-	case *rsa.PublicKey:
-		good = header.Algorithm == "RS256" && rsa.VerifyPKCS1v15(key, crypto.SHA256, hashed(crypto.SHA256, signed), signature) == nil
-	case *ecdsa.PublicKey:
-		hash := map[string]crypto.Hash{"ES256": crypto.SHA256, "ES384": crypto.SHA384}[header.Algorithm]
-		good = hash != 0 && verifiesECDSA(key, hashed(hash, signed), signature)
-	}
-	if !good {
+	key, known := k.Keys[header.KeyID].(*ecdsa.PublicKey)
+	hash := map[string]crypto.Hash{"ES256": crypto.SHA256, "ES384": crypto.SHA384}[header.Algorithm]
+	if !known || hash == 0 || !verifies(key, hash, signed, signature) {
 		return errors.New("no key of the ring has signed its token")
 	}
 	return nil
 }
 
-func hashed(hash crypto.Hash, text string) []byte {
-	digest := hash.New()
-	digest.Write([]byte(text))
-	return digest.Sum(nil)
-}
-
-// verifiesECDSA takes a signature as JWTs have it: r and s, each as long as the curve's order
-// (RFC 7518 section 3.4).
-func verifiesECDSA(key *ecdsa.PublicKey, digest, signature []byte) bool {
+// verifies takes a signature as JWTs have it: r and s, each as long as the curve's order (RFC 7518 section 3.4).
+func verifies(key *ecdsa.PublicKey, hash crypto.Hash, signed string, signature []byte) bool {
 	size := (key.Curve.Params().BitSize + 7) / 8
 	if len(signature) != 2*size {
 		return false
 	}
+	digest := hash.New()
+	digest.Write([]byte(signed))
 	r, s := new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:])
-	return ecdsa.Verify(key, digest, r, s)
+	return ecdsa.Verify(key, digest.Sum(nil), r, s)
 }
 
 // Key is the name of an object as the maps of a Snapshot have it.
@@ -146,33 +126,25 @@ func managersOf(object metav1.Object) []string {
 
 // ClaimedUID reads a token without verifying it; "" if it is none.
 func ClaimedUID(token string) types.UID {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return ""
-	}
 	var claims struct {
 		UID types.UID `json:"kubernetes.io/serviceaccount/service-account.uid"`
 	}
-	if !readSegment(parts[1], &claims) {
+	if !ReadClaims(token, &claims) {
 		return ""
 	}
 	return claims.UID
+}
+
+// ReadClaims reads those of a token without verifying it, and reports whether it is one.
+func ReadClaims(token string, into any) bool {
+	parts := strings.Split(token, ".")
+	return len(parts) == 3 && readSegment(parts[1], into)
 }
 
 // readSegment reads the header or the payload of a token, and reports whether it is one.
 func readSegment(encoded string, into any) bool {
 	decoded, err := base64.RawURLEncoding.DecodeString(encoded)
 	return err == nil && json.NewDecoder(bytes.NewReader(decoded)).Decode(into) == nil
-}
-
-// InNamespaces is the part of it in namespaces whose names begin with prefix.
-func (s Snapshot) InNamespaces(prefix string) Snapshot {
-	outside := func(namespace string) bool { return !strings.HasPrefix(namespace, prefix) }
-	s.Namespaces = slices.DeleteFunc(s.Namespaces, func(n corev1.Namespace) bool { return outside(n.Name) })
-	maps.DeleteFunc(s.Accounts, func(key types.NamespacedName, _ *corev1.ServiceAccount) bool { return outside(key.Namespace) })
-	maps.DeleteFunc(s.Secrets, func(key types.NamespacedName, _ *corev1.Secret) bool { return outside(key.Namespace) })
-	maps.DeleteFunc(s.ConfigMaps, func(key types.NamespacedName, _ *corev1.ConfigMap) bool { return outside(key.Namespace) })
-	return s
 }
 
 // transit is what a request may take from the process to its proxy, less what the renewal
@@ -256,14 +228,4 @@ func leaderWrites(r faultproxy.Request, asked func(namespace string) bool) bool 
 		return r.Verb != "create" || !asked(r.Namespace)
 	}
 	return false
-}
-
-// PodNamespaces returns where a client may have created a Pod: where the calls did, and in
-// kube-system, where a leader does to see whether the webhook is called.
-func PodNamespaces(calls []workload.Call) func(namespace string) bool {
-	namespaces := map[string]bool{metav1.NamespaceSystem: true}
-	for _, call := range calls {
-		namespaces[call.Namespace] = true
-	}
-	return func(namespace string) bool { return namespaces[namespace] }
 }

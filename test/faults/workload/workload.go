@@ -14,32 +14,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-const (
-	// users is how many goroutines churn, each in namespaces of its own: what each of
-	// them asks for, and in which order, follows from the seed alone.
-	users = 3
-	// userPace bounds the rate of each of them.
-	userPace = 100 * time.Millisecond
-)
-
-// Workload churns until End is called.
-type Workload struct {
-	users []*User
-	pods  *podUser
-	stop  context.CancelFunc
-	wait  sync.WaitGroup
-
-	mu         sync.Mutex
-	operations int
-	failed     error
-}
 
 // User owns some namespaces.
 type User struct {
@@ -54,12 +32,6 @@ type User struct {
 // NewUser returns a user whose names begin with prefix.
 func NewUser(client Client, prefix string) *User { return &User{Client: client, prefix: prefix} }
 
-// Step does one operation, which random chooses.
-func (u *User) Step(ctx context.Context, random *rand.Rand) (operation string, err error) {
-	u.random = random
-	return u.step(ctx)
-}
-
 // Add adds what there must be because of the user.
 func (u *User) Add(model Model) {
 	for _, namespace := range u.namespaces {
@@ -67,76 +39,9 @@ func (u *User) Add(model Model) {
 	}
 }
 
-// StartWorkload begins. Names begin with prefix.
-func StartWorkload(client Client, seed uint64, prefix string) *Workload {
-	ctx, stop := context.WithCancel(context.Background())
-	w := &Workload{stop: stop}
-	for i := range users {
-		u := NewUser(client, fmt.Sprintf("%s-u%d", prefix, i))
-		u.random = rand.New(rand.NewPCG(seed, uint64(i)+1))
-		w.users = append(w.users, u)
-		w.wait.Go(func() { w.churn(ctx, u) })
-	}
-	w.pods = &podUser{Client: client, prefix: prefix + "-pods"}
-	w.wait.Go(func() { w.pods.run(ctx, w) })
-	return w
-}
-
-// End ends it once every operation that has begun has its answer, and returns what there
-// must be now. It is an error if one of them never had one.
-func (w *Workload) End() (Model, []Call, error) {
-	w.stop()
-	w.wait.Wait()
-	model := Model{}
-	for _, u := range w.users {
-		u.Add(model)
-	}
-	for _, namespace := range w.pods.namespaces {
-		model[namespace.Name] = namespace
-	}
-	return model, w.pods.calls, w.failed
-}
-
-// Operations is how many there were until its end.
-func (w *Workload) Operations() int { return w.operations }
-
-func (w *Workload) count() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.operations++
-}
-
-func (w *Workload) fail(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.failed == nil {
-		w.failed = err
-	}
-}
-
-// churn does one operation after another. One that has begun when ctx ends is finished.
-func (w *Workload) churn(ctx context.Context, u *User) {
-	pace := time.NewTicker(userPace)
-	defer pace.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-pace.C:
-		}
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*RestartTimeout)
-		_, err := u.step(limit)
-		cancel()
-		if err != nil {
-			w.fail(err)
-			return
-		}
-		w.count()
-	}
-}
-
-// step does one operation that the random numbers choose.
-func (u *User) step(ctx context.Context) (string, error) {
+// Step does one operation, which random chooses.
+func (u *User) Step(ctx context.Context, random *rand.Rand) (operation string, err error) {
+	u.random = random
 	draw := u.random.IntN(100)
 	if len(u.namespaces) == 0 || draw < 3 {
 		return "create namespace", u.makeNamespace(ctx)

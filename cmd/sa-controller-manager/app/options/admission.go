@@ -28,8 +28,7 @@ func (o *Admission) AddFlags(fs *pflag.FlagSet) {
 		"\"projected\": Pods get a bound token in a projected volume, as since Kubernetes 1.21. "+
 			"\"secret\": they mount their account's token Secret, as up to Kubernetes 1.20.")
 	fs.BoolVar(&o.LimitSecretReferences, "limit-secret-references", o.LimitSecretReferences,
-		"Allow every Pod to reference only Secrets that its ServiceAccount lists. Without this flag, an annotation does so for one "+
-			"account.")
+		"Limit every Pod to Secrets that its ServiceAccount lists. Without it, an annotation does so for one account.")
 
 	SetOrigin(fs, ours, "pod-token", "limit-secret-references")
 }

@@ -44,14 +44,12 @@ func NewConnection() Connection {
 // AddFlags binds the group to fs.
 func (o *Connection) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
-		"Kubeconfig `file` with the address of kube-apiserver and the credentials. "+
-			"Without --kubeconfig and --master, the in-cluster configuration is used.")
+		"Kubeconfig `file`. Without it and --master, the in-cluster configuration.")
 	fs.StringVar(&o.Master, "master", o.Master, "`URL` of kube-apiserver. Overrides the one in the kubeconfig.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
-		"Client-side limit of requests a second to kube-apiserver. -1 means no limit: API priority and fairness in kube-apiserver "+
-			"protects it. 0 means the client-go default of 5.")
+		"Limit of requests a second to kube-apiserver. -1 means none: API priority and fairness protects it. 0 means 5.")
 	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
-		"Burst of requests above --kube-api-qps. Without effect if there is no limit. 0 means the client-go default of 10.")
+		"Burst of requests above --kube-api-qps, if that is a limit. 0 means 10.")
 	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
 		"Content type of requests to kube-apiserver: \"application/vnd.kubernetes.protobuf\" or \"application/json\".")
 

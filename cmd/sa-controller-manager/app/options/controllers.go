@@ -116,11 +116,11 @@ type Generic struct {
 // AddFlags binds the group to fs.
 func (o *Generic) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers, fmt.Sprintf(
-		"Controllers to enable: '*' enables all controllers of this binary, 'foo' enables the controller 'foo', '-foo' disables it, '-*' "+
-			"disables all that are not named. Other names of kube-controller-manager are accepted and logged once. This binary has: %s.",
+		"Controllers to enable: '*' enables all of this binary, 'foo' enables foo, '-foo' disables it, '-*' "+
+			"disables all that are not named. Other names of kube-controller-manager are logged once. This binary has: %s.",
 		describeControllers(true)))
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
-		"Resync period of informers: a random value between this one and twice this one. 0 means no resync.")
+		"Resync period of informers, randomly up to twice as long. 0 means no resync.")
 
 	SetOrigin(fs, asKCM+"; '-*' is ours", "controllers")
 	SetOrigin(fs, asKCM, "min-resync-period")

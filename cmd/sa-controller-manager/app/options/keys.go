@@ -72,26 +72,23 @@ func (o *Keys) Issuer() string {
 // AddFlags binds the group to fs.
 func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PrivateKeyFile, PrivateKeyFileFlag, o.PrivateKeyFile,
-		"PEM `file` whose first private key, RSA or ECDSA, signs ServiceAccount tokens; all its keys verify. "+
-			"Without it and --service-account-key-ring, no tokens are signed and the token controller does not run. "+
-			"The file is read at the start; /readyz/key-store says when it has changed since.")
+		"PEM `file` whose first private key, RSA or ECDSA, signs tokens; all its keys verify. "+
+			"Without it and --service-account-key-ring, nothing is signed and the token controller does not run. "+
+			"Read at the start; /readyz/key-store says when it has changed since.")
 	fs.StringVar(&o.KeyRing, KeyRingFlag, o.KeyRing,
 		"Key ring `file` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
-			"Its active key signs, and all its keys verify. The file is reloaded when it is replaced, so a container must mount its "+
-			"directory.")
+			"Its active key signs, and all verify. Reloaded when it is replaced, so a container must mount its directory.")
 	fs.StringVar(&o.KeySockets, KeySocketsFlag, o.KeySockets,
 		"YAML `file` with the unix sockets of processes that have keys of --service-account-key-ring (kep740:NAME): schemaVersion 1, and "+
-			"sockets with a path for each NAME. The file is reloaded when it changes.")
+			"sockets with a path for each NAME. Reloaded when it changes.")
 	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
-		"PEM `file` with additional RSA or ECDSA keys, public or private, that verify tokens and never sign. "+
-			"May hold several keys and may be given several times.")
+		"PEM `file` with further keys, public or private, that verify and never sign. May be given several times.")
 	fs.StringArrayVar(&o.Issuers, "service-account-issuer", o.Issuers,
-		"Issuer of bound tokens, as for kube-apiserver; needed to check that kube-apiserver accepts a key. "+
-			"If given several times, the first one counts. Without it, it is read from the OIDC discovery document of kube-apiserver.")
+		"Issuer of bound tokens, to check that kube-apiserver accepts a key. If given several times, the first one counts. "+
+			"Without it, that of kube-apiserver's discovery document.")
 	fs.StringVar(&o.RootCAFile, RootCAFileFlag, o.RootCAFile,
 		"PEM `file` of at most 768 KiB with the root CA bundle for every kube-root-ca.crt and token Secret, "+
-			"and for the ClusterTrustBundle of kube-apiserver. Without it, the CA of the kubeconfig is published. The file is reloaded "+
-			"when it changes.")
+			"and for kube-apiserver's ClusterTrustBundle. Without it, the CA of the kubeconfig. Reloaded when it changes.")
 
 	SetOrigin(fs, asKCM, PrivateKeyFileFlag, RootCAFileFlag)
 	SetOrigin(fs, asAPIServer, "service-account-key-file", "service-account-issuer")

@@ -4,6 +4,7 @@
 package options
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -41,11 +42,24 @@ func (o *LeaderElection) AddFlags(fs *pflag.FlagSet) {
 	componentbaseoptions.BindLeaderElectionFlags(&o.LeaderElectionConfiguration, all)
 	all.VisitAll(func(f *pflag.Flag) {
 		if f.Name != "leader-elect-resource-lock" { // ignored: it has one value
+			f.Usage = cmp.Or(electionUsages()[f.Name], f.Usage)
 			fs.AddFlag(f)
 		}
 	})
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
 	SetOrigin(fs, asKCM+", where the default is kube-controller-manager", "leader-elect-resource-name")
+}
+
+// electionUsages replaces the texts of upstream, which do not say what is elected here.
+func electionUsages() map[string]string {
+	return map[string]string{
+		"leader-elect":                    "Elect a leader: of all replicas it alone runs the controllers and registers the webhook.",
+		"leader-elect-lease-duration":     "How long after the leader's last renewal another replica takes over.",
+		"leader-elect-renew-deadline":     "How long a leader tries to renew before it stops. Less than --leader-elect-lease-duration.",
+		"leader-elect-resource-name":      "Name of the Lease.",
+		"leader-elect-resource-namespace": "Namespace of the Lease.",
+		"leader-elect-retry-period":       "How often a replica tries to get or to renew the Lease.",
+	}
 }
 
 // Validate returns every problem of the group. Without leader election nothing is checked, as in KCM.

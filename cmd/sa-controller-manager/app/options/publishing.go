@@ -25,9 +25,8 @@ type Publishing struct {
 // AddFlags binds the group to fs.
 func (o *Publishing) AddFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.Destinations, PublishKeysFlag, o.Destinations,
-		"`Directory`, as file:///DIRECTORY, that every replica keeps equal to the keys of the first --service-account-issuer, as OpenID "+
-			"Connect discovery document and JWKS, "+
-			"for relying parties outside of the cluster: serve it, or copy it to where it is served. May be given several times.")
+		"`Directory`, as file:///DIRECTORY, in which every replica keeps discovery document and JWKS of the first "+
+			"--service-account-issuer, for relying parties: serve it, or copy it to where it is served. May be given several times.")
 	SetOrigin(fs, ours, PublishKeysFlag)
 }
 

@@ -62,17 +62,15 @@ func (o *Signer) UIDs() []uint32 {
 // AddFlags binds the group to fs.
 func (o *Signer) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Socket, "external-signer-socket", o.Socket,
-		"Path of a unix `socket` for the external signer of kube-apiserver (KEP-740), whose flag --service-account-signing-endpoint names "+
-			"it. Needs --service-account-key-ring or --service-account-private-key-file, and --service-account-issuer.")
+		"Path of a unix `socket` on which kube-apiserver has tokens signed (KEP-740, its --service-account-signing-endpoint). "+
+			"Needs --service-account-key-ring or --service-account-private-key-file, and --service-account-issuer.")
 	fs.UintSliceVar(&o.AllowedUIDs, "external-signer-allowed-uids", o.AllowedUIDs,
-		"`User IDs` of processes that may use --external-signer-socket. The default is root and the user of this process. "+
-			"A process that may use it can get a token of any account.")
+		"`User IDs` that may use --external-signer-socket, and so get a token of any account; by default root and our own.")
 	fs.DurationVar(&o.MaxTokenExpiration, "external-signer-max-token-expiration", o.MaxTokenExpiration,
-		"Longest lifetime of a token that is signed on --external-signer-socket, in whole seconds from 10m. kube-apiserver shortens "+
-			"longer requests to it, and does not start if its --service-account-max-token-expiration is longer.")
+		"Longest lifetime of a token of --external-signer-socket, in whole seconds from 10m. kube-apiserver shortens "+
+			"longer requests, and does not start if its --service-account-max-token-expiration is longer.")
 	fs.DurationVar(&o.RefreshHint, "external-signer-refresh-hint", o.RefreshHint,
-		"How often kube-apiserver should fetch the keys, in whole seconds. After that its JWKS has a new key, and it refuses a "+
-			"removed one.")
+		"How often kube-apiserver fetches the keys, in whole seconds. Then it knows a new key, and refuses a removed one.")
 	fs.Float32Var(&o.QPS, "external-signer-qps", o.QPS,
 		"Limit of tokens signed on --external-signer-socket a second. Further requests wait.")
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })

@@ -86,22 +86,19 @@ func (o *Tokens) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.ConcurrentSyncs, "concurrent-serviceaccount-token-syncs", o.ConcurrentSyncs,
 		"Number of token Secrets, and of ServiceAccounts, that are synced concurrently.")
 	fs.StringVar((*string)(&o.TokenSecrets), "token-secrets", string(o.TokenSecrets),
-		"\"auto\": create one token Secret for every ServiceAccount, as in Kubernetes 1.23 and older; these tokens do not expire. "+
-			"\"manual\": only fill the token Secrets that users create, as in Kubernetes 1.24 and newer.")
+		"\"auto\": create one token Secret for every ServiceAccount, as up to Kubernetes 1.23; these tokens do not expire. "+
+			"\"manual\": only fill the token Secrets that users create, as since 1.24.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, excludedFlag, o.ExcludedNamespaces,
-		"Namespaces in which --token-secrets=auto creates no token Secrets. Those that users create are filled there, too. "+
-			"With --pod-token=secret no namespace is excluded by default.")
+		"Namespaces in which --token-secrets=auto creates none; those of users are filled. With --pod-token=secret the default is none.")
 	fs.StringSliceVar(&o.ServiceAccounts, "service-accounts", o.ServiceAccounts,
 		"Names of the ServiceAccounts to create in every active namespace.")
 	fs.StringVar(&o.AccountTemplate, AccountTemplateFlag, o.AccountTemplate,
-		"YAML `file` with pull secrets, automount, labels and annotations of ServiceAccounts, by namespace and name. They are set when "+
-			"this program creates an account; existing ones are not changed. The file is reloaded when it changes.")
+		"YAML `file` with pull secrets, automount, labels and annotations of accounts that are made. Reloaded when it changes.")
 	fs.DurationVar(&o.OrphanTokenGrace, "orphan-token-grace", o.OrphanTokenGrace,
-		"How long a token Secret without UID and token may exist before its ServiceAccount; after that it is deleted. 0 deletes it "+
-			"at once.")
+		"How long a token Secret without UID and token may exist before its ServiceAccount, and is then deleted. 0: not at all.")
 	fs.StringVar((*string)(&o.LegacyTokenClaims), "legacy-token-claims", string(o.LegacyTokenClaims),
 		"\"compat\": tokens equal those of kube-controller-manager byte for byte. "+
-			"\"unique\": they also have iat and jti, so that a Secret that is created again never gets an earlier token.")
+			"\"unique\": they also have iat and jti, so that a Secret made again never gets an earlier token.")
 
 	SetOrigin(fs, asKCM, "concurrent-serviceaccount-token-syncs")
 	SetOrigin(fs, ours, "token-secrets", excludedFlag, "service-accounts", AccountTemplateFlag, "orphan-token-grace", "legacy-token-claims")
@@ -156,10 +153,10 @@ type Cleaner struct {
 // AddFlags binds the group to fs.
 func (o *Cleaner) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Period, "legacy-service-account-token-clean-up-period", o.Period,
-		"How long the token of a Secret must be unused before it is marked invalid, and how long it must have been invalid before the "+
-			"Secret is deleted, in whole days. Secrets that a Pod uses are kept.")
+		"How long, in whole days, a legacy token is unused before it is marked invalid, and then invalid before its Secret is "+
+			"deleted. Secrets that a Pod uses are kept.")
 	fs.BoolVar(&o.DryRun, "legacy-token-clean-up-dry-run", o.DryRun,
-		"Report in log, Events and metrics which legacy tokens would be marked invalid or deleted, and change nothing.")
+		"Only report, in log, Events and metrics, which legacy tokens would be marked or deleted.")
 
 	SetOrigin(fs, asKCM, "legacy-service-account-token-clean-up-period")
 	SetOrigin(fs, ours, "legacy-token-clean-up-dry-run")
@@ -192,9 +189,8 @@ type Reissue struct {
 // AddFlags binds the group to fs.
 func (o *Reissue) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.TokenSecrets), "reissue-token-secrets", string(o.TokenSecrets),
-		"How to re-issue token Secrets whose key --service-account-key-ring has retired. \"side-by-side\": those that a token controller "+
-			"has created get a successor; the annotation sa-controller-manager/reissue asks for side-by-side or never. \"off\": "+
-			"re-issue none.")
+		"How to re-issue token Secrets of a retired key. \"side-by-side\": those that a token controller has created get a "+
+			"successor; the annotation sa-controller-manager/reissue asks for side-by-side or never. \"off\": none.")
 	SetOrigin(fs, ours, "reissue-token-secrets")
 }
 

@@ -95,28 +95,23 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Port, "webhook-port", o.Port,
 		"HTTPS port of the admission webhook: /mutate, /validate and /readyz. 0 disables the webhook.")
 	fs.IPVar(&o.BindAddress, "webhook-bind-address", o.BindAddress,
-		"`IP` address of the webhook port. The default is 0.0.0.0 with --webhook-registration=service, and otherwise "+
-			"that of a loopback URL, or 127.0.0.1.")
+		"`IP` address of the webhook port. By default that of a loopback URL, 0.0.0.0 for a Service, or 127.0.0.1.")
 	fs.StringVar(&o.CertFile, "webhook-tls-cert-file", o.CertFile,
-		"PEM `file` with the webhook's serving certificate, reloaded when it changes. "+
-			"Without it, all replicas get certificates of a serving CA in a Secret.")
+		"PEM `file` with the webhook's serving certificate, reloaded when it changes. Without it, one of a serving CA in a Secret.")
 	fs.StringVar(&o.KeyFile, "webhook-tls-private-key-file", o.KeyFile, "PEM `file` with the private key of --webhook-tls-cert-file.")
 	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile,
-		"PEM `file` with the CAs of kube-apiserver's client certificate. With it, only clients with a certificate of one of these CAs may "+
-			"call the webhook; --webhook-client-allowed-names restricts them further.")
+		"PEM `file` with the CAs of kube-apiserver's client certificate. With it, only clients of these CAs may call the webhook.")
 	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames,
-		"Allowed common names of client certificates with --webhook-client-ca-file. Empty means any: a CA with more users than "+
+		"Common names of clients of --webhook-client-ca-file. Empty means any: a CA with more users than "+
 			"kube-apiserver needs names, and only with them its connections are kept in a flood.")
 	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration),
-		"How the webhook is registered with kube-apiserver. \"none\": not by this process. \"url\", \"service\": the leader keeps the two "+
-			"webhook configurations, with a URL or a Service. \"static\": every replica keeps them as files for the kube-apiserver "+
-			"of its own host.")
+		"How kube-apiserver learns of the webhook. \"none\": not by this process. \"url\", \"service\": the leader keeps the "+
+			"configurations, with a URL or a Service. \"static\": every replica keeps them as files for its host's kube-apiserver.")
 	fs.StringVar(&o.StaticDir, StaticDirFlag, o.StaticDir,
-		"With --webhook-registration=static: the absolute path of a `directory` for the files. The MutatingAdmissionWebhook and "+
-			"ValidatingAdmissionWebhook of kube-apiserver read its subdirectories mutating and validating; the serving CA of this host is "+
-			"beside them.")
+		"With --webhook-registration=static: the absolute path of a `directory` for the files. kube-apiserver's plugins read its "+
+			"subdirectories mutating and validating; the serving CA of this host is beside them.")
 	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost,
-		"Host of the URL with --webhook-registration=url or static. A loopback address, with url, is for a single host of kube-apiserver.")
+		"Host of the URL with --webhook-registration=url or static. With url, a loopback address is for one kube-apiserver.")
 	fs.StringVar(&o.ServiceName, "webhook-service-name", o.ServiceName, "Name of the Service with --webhook-registration=service.")
 	fs.StringVar(&o.ServiceNamespace, "webhook-service-namespace", o.ServiceNamespace, "Namespace of --webhook-service-name.")
 	fs.StringVar(&o.FailurePolicy, "webhook-failure-policy", o.FailurePolicy, "Failure policy of the webhook: \"Fail\" or \"Ignore\".")

@@ -119,34 +119,39 @@ func origins() map[string]string {
 // usages replaces texts of upstream, to name what is a file and to say what is different here.
 func usages() map[string]string {
 	return map[string]string{
-		"tls-cert-file": "PEM `file` with the serving certificate, followed by its intermediates. It is reloaded when it changes. " +
-			"Without it, the process creates a self-signed certificate.",
-		"tls-private-key-file": "PEM `file` with the private key of --tls-cert-file.",
-		"cert-dir": "`Directory` that keeps a self-signed certificate, as " + options.ProgramName + ".crt and .key. " +
-			"If empty, each start creates one in memory.",
-		"tls-sni-cert-key": "Certificate and key `files` as cert,key or cert,key:name,name, served to clients that ask for one of the " +
-			"names, by default those in the certificate. A name may begin with '*.'. May be given several times.",
-		"tls-cipher-suites": "Cipher suites for TLS 1.2 and below, by their names in Go. By default Go chooses. Preferred: " +
-			strings.Join(cliflag.PreferredTLSCipherNames(), ", ") + ". Insecure: " + strings.Join(cliflag.InsecureTLSCipherNames(), ", ") +
-			".",
+		"bind-address":           "`IP` address of --secure-port. 0.0.0.0 and :: are all addresses.",
+		"secure-port":            "HTTPS port with authentication and authorization. 0 disables it.",
+		"disable-http2-serving":  "Serve HTTP/1.1 alone.",
+		"permit-address-sharing": "Bind the port with SO_REUSEADDR: also beside a wildcard address, or a socket in TIME_WAIT.",
+		"permit-port-sharing":    "Bind the port with SO_REUSEPORT: also if another process has it, with the same flag.",
+		"tls-cert-file":          "PEM `file` with the serving certificate, then intermediates; reloaded. By default self-signed.",
+		"tls-private-key-file":   "PEM `file` with the private key of --tls-cert-file.",
+		"cert-dir":               "`Directory` of a self-signed certificate, " + options.ProgramName + ".crt, .key. By default in memory.",
+		"tls-sni-cert-key": "Certificate and key `files` for single names, as cert,key or cert,key:name,name; by default the names in " +
+			"the certificate. A name may begin with '*.'. May be given several times.",
+		"tls-cipher-suites": "Cipher suites for TLS 1.2 and below. By default Go chooses. Preferred: " +
+			strings.Join(cliflag.PreferredTLSCipherNames(), ", ") + ". Insecure: " + strings.Join(cliflag.InsecureTLSCipherNames(), ", "),
 		"tls-curve-preferences": "Key exchange mechanisms, as `numbers` of Go's crypto/tls.CurveID. By default Go chooses.",
 		"tls-min-version": "Minimum TLS `version`: " + strings.Join(cliflag.TLSPossibleVersions(), ", ") + ". " +
 			"By default VersionTLS12, which is also the lowest version of the webhook's port.",
 		"http2-max-streams-per-connection": "Limit of concurrent requests of a client on one HTTP/2 connection. 0 means 100.",
-		"authentication-kubeconfig": "Kubeconfig `file` for the kube-apiserver that reviews the tokens of clients (create tokenreviews). " +
-			"Without it the in-cluster configuration is used; without that, tokens are not accepted and no CA is looked up.",
-		"authentication-skip-lookup": "Do not read a CA file that is not given from the ConfigMap " +
-			"kube-system/extension-apiserver-authentication. Otherwise it is watched.",
-		"client-ca-file": "PEM `file` with the CA of client certificates, whose common name is the user and whose organizations are " +
-			"the groups. The file is reloaded when it changes.",
-		"requestheader-client-ca-file": "PEM `file` with the CA of proxies that name the client in headers. " +
-			"The file is reloaded when it changes.",
-		"requestheader-uid-headers": "`Headers` with the UID of the user. X-Remote-Uid must be one of them.",
-		"authorization-always-allow-paths": "`Paths` that are served to any client without authorization. " +
-			"A path that ends in '*' is a prefix.",
-		"authorization-kubeconfig": "Kubeconfig `file` for the kube-apiserver that authorizes clients (create subjectaccessreviews). " +
-			"Without it the in-cluster configuration is used; without that, only the group system:masters may read more than " +
-			"--authorization-always-allow-paths.",
+		"authentication-kubeconfig": "Kubeconfig `file` for reviews of clients' tokens (create tokenreviews). Without it, the in-cluster " +
+			"configuration; without that, no token is accepted and no CA is looked up.",
+		"authentication-skip-lookup": "Do not read the CAs that no flag gives from kube-system/extension-apiserver-authentication.",
+		"client-ca-file": "PEM `file` with the CA of client certificates: the common name is the user, the organizations are groups. " +
+			"Reloaded when it changes.",
+		"requestheader-client-ca-file":       "PEM `file` with the CA of proxies that name clients in headers. Reloaded when it changes.",
+		"requestheader-allowed-names":        "Common `names` of the proxies. Without it, any of --requestheader-client-ca-file.",
+		"requestheader-uid-headers":          "`Headers` with the user's UID. X-Remote-Uid must be one of them.",
+		"requestheader-username-headers":     "`Headers` with the user's name.",
+		"requestheader-group-headers":        "`Headers` with the groups.",
+		"requestheader-extra-headers-prefix": "`Prefixes` of headers with other facts about the user.",
+		"authorization-always-allow-paths":   "`Paths` that any client may read. One that ends in '*' is a prefix.",
+		"authorization-kubeconfig": "Kubeconfig `file` to authorize clients (create subjectaccessreviews). Without it, the in-cluster " +
+			"configuration; without that, only system:masters may read more than --authorization-always-allow-paths.",
+		"authentication-token-webhook-cache-ttl":       "How long the answer about a client's token counts.",
+		"authorization-webhook-cache-authorized-ttl":   "How long an authorization counts.",
+		"authorization-webhook-cache-unauthorized-ttl": "How long a refusal counts.",
 	}
 }
 

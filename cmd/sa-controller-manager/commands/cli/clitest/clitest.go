@@ -65,7 +65,7 @@ func Run(t *testing.T, cmd *cobra.Command, args ...string) Outcome {
 	var stdout, stderr bytes.Buffer
 	root := &cobra.Command{Use: options.ProgramName}
 	cli.SetUpRoot(root, &stdout, &stderr)
-	root.AddCommand(cmd)
+	cli.Add(root, cmd)
 	code := cli.Execute(t.Context(), root, append([]string{cmd.Name()}, args...), &stderr)
 	return Outcome{code, stdout.String(), stderr.String()}
 }

@@ -242,27 +242,24 @@ func TestAsk(t *testing.T) {
 		"Beside":  {change: beside, err: "which another command may have there for 20s: secrets \"" + probe + "\" already exists"},
 		"Two":     {by: anotherCommand, err: "another command asks, too, and has deleted our Secret: run this again"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset()
-				if tc.lease != nil {
-					client = fake.NewClientset(tc.lease)
-				}
-				client.PrependWatchReactor("secrets", filling(t, client, tc.by, testkeys.P256()))
-				if tc.change != nil {
-					tc.change(t, client)
-				}
-				keyID, signer, err := ask(t.Context(), client, "kube-system", "default")
-				if signer != tc.want || (keyID == "") != (tc.want == "") || (err == nil) != (tc.err == "") ||
-					err != nil && !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("key %q of %q, %v; want %q, %q", keyID, signer, err, tc.want, tc.err)
-				}
-				secrets, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})
-				testutil.Must(t, err)
-				left := len(secrets.Items) > 0
-				testutil.Expect(t, left == (strings.Contains(tc.err, "while it exists") || name == "Beside"), "a Secret is left: %t", left)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if tc.lease != nil {
+				client = fake.NewClientset(tc.lease)
+			}
+			client.PrependWatchReactor("secrets", filling(t, client, tc.by, testkeys.P256()))
+			if tc.change != nil {
+				tc.change(t, client)
+			}
+			keyID, signer, err := ask(t.Context(), client, "kube-system", "default")
+			if signer != tc.want || (keyID == "") != (tc.want == "") || (err == nil) != (tc.err == "") ||
+				err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("key %q of %q, %v; want %q, %q", keyID, signer, err, tc.want, tc.err)
+			}
+			secrets, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})
+			testutil.Must(t, err)
+			left := len(secrets.Items) > 0
+			testutil.Expect(t, left == (strings.Contains(tc.err, "while it exists") || name == "Beside"), "a Secret is left: %t", left)
 		})
 	}
 }
@@ -318,20 +315,17 @@ func TestNobodyAnswers(t *testing.T) {
 		"NeverThere": {},
 		"Down":       {[]runtime.Object{kcmLease()}, "and kube-controller-manager may sign the tokens of Secrets with a key of its own"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(tc.objects...)
-				client.PrependWatchReactor("secrets", filling(t, client, "", nil))
-				o := &Operator{
-					File: ring.At(t.TempDir() + "/ring.json"), Progress: func(string, time.Duration) {},
-					Cluster: &Cluster{Client: client, Namespace: "kube-system", Account: "default"},
-				}
-				signers, err := o.fills(t.Context())
-				testutil.Expect(t, len(signers) == 0 && (err == nil) == (tc.want == "") &&
-					(err == nil || strings.Contains(err.Error(), tc.want)),
-					"%v, %v; want %q", signers, err, tc.want)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			client := fake.NewClientset(tc.objects...)
+			client.PrependWatchReactor("secrets", filling(t, client, "", nil))
+			o := &Operator{
+				File: ring.At(t.TempDir() + "/ring.json"), Progress: func(string, time.Duration) {},
+				Cluster: &Cluster{Client: client, Namespace: "kube-system", Account: "default"},
+			}
+			signers, err := o.fills(t.Context())
+			testutil.Expect(t, len(signers) == 0 && (err == nil) == (tc.want == "") &&
+				(err == nil || strings.Contains(err.Error(), tc.want)),
+				"%v, %v; want %q", signers, err, tc.want)
 		})
 	}
 }

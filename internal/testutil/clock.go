@@ -50,7 +50,7 @@ func Bubble(t *testing.T, name string, test func(t *testing.T)) {
 
 // Pause lets time pass in a synctest bubble, and waits until nothing moves any more.
 func Pause(d time.Duration) {
-	time.Sleep(d)
+	time.Sleep(d) //nolint:forbidigo // in a bubble it takes no time
 	synctest.Wait()
 }
 

@@ -60,7 +60,7 @@ func pageOf(t *testing.T, rows []audit.Row) string {
 func row(namespace, name string, age time.Duration, findings ...audit.Finding) audit.Row {
 	return audit.Row{
 		Namespace: namespace, Name: name, Account: strings.TrimSuffix(name, "-token"), Created: metav1.NewTime(now.Add(-age)),
-		KeyID: "jBOnFTUjFUR5gPKctU5QKjxUKsAqqhj7nlHnf3Yg7Yk", State: "published", LastUsed: "2026-11-20", Reach: audit.Less,
+		KeyID: "jBOnFTUjFUR5gPKctU5QKjxUKsAqqhj7nlHnf3Yg7Yk", State: "published", LastUsed: "2026-11-20", Reach: audit.Limited,
 		Findings: findings,
 	}
 }

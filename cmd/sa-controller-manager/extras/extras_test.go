@@ -154,10 +154,9 @@ func TestSignerPolicy(t *testing.T) {
 			t.Parallel()
 			o := options.New()
 			o.Keys.Issuers, o.ExternalSigner.MaxTokenExpiration = []string{signertest.Issuer}, tc.flag
-			allowed, err := signerPolicy(o)
-			testutil.Must(t, err)
+			allowed := testutil.Get(signerPolicy(o))(t)
 			testutil.CheckError(t, tc.reason, "", allowed.Check(signertest.PayloadFor(tc.longest)))
-			err = allowed.Check(signertest.PayloadFor(tc.longest + time.Second))
+			err := allowed.Check(signertest.PayloadFor(tc.longest + time.Second))
 			if refusal, ok := errors.AsType[*policy.RefusalError](err); !ok || refusal.Reason() != policy.ReasonLifetime {
 				t.Errorf("a token that lives a second longer: %v, want reason %q", err, policy.ReasonLifetime)
 			}

@@ -188,6 +188,9 @@ func (c *Controller) liveTypes(ctx context.Context, account *corev1.ServiceAccou
 			gone.Delete(secret)
 		}
 		c.gone.set(name, version, gone.Union(known))
+		if meta.CachedAccount(c.accounts, name) == nil {
+			c.gone.forget(name) // another loop has seen its deletion meanwhile
+		}
 	}
 	return there, 0, err
 }

@@ -116,6 +116,9 @@ func (c *Controller) write(ctx context.Context, secret *tokensecrets.TokenSecret
 		return fmt.Errorf("populate token secret %s: %w", name, errStale)
 	}
 	c.written.wrote(secret, c.Clock.Now())
+	if c.secrets.Get(name) == nil {
+		c.written.forget(name) // another loop has seen its deletion meanwhile
+	}
 	logger.V(2).Info("Filled token secret",
 		"secret", klog.KObj(secret), "serviceAccount", klog.KObj(account), "token", plan.token, "ca", plan.ca != nil)
 	if plan.token {

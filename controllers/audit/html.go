@@ -148,7 +148,7 @@ func newPageRow(of *Row, now time.Time) pageRow {
 	row := pageRow{
 		Namespace: of.Namespace, Name: of.Name, Account: of.Account, Age: duration.HumanDuration(now.Sub(of.Created.Time)),
 		LastUsed: cmp.Or(of.LastUsed, "never"), State: string(of.State), KeyID: of.KeyID, Users: of.users(), Problem: of.Problem,
-		Reach: map[Reach]string{Everything: "everything", AllSecrets: "read all Secrets", Less: "limited", "": "not known"}[of.Reach],
+		Reach: map[Reach]string{Everything: "everything", AllSecrets: "read all Secrets", Limited: "limited", "": "not known"}[of.Reach],
 	}
 	if of.ReachBy != "" {
 		row.Reach += ": " + of.ReachBy

@@ -160,7 +160,7 @@ func TestRow(t *testing.T) {
 			var of *account
 			if !tc.nobody {
 				one := *cmp.Or(tc.account, robot)
-				one.reach = reach{cmp.Or(tc.reach, Less), "a role"}
+				one.reach = reach{cmp.Or(tc.reach, Limited), "a role"}
 				of = &one
 			}
 			pods := used

@@ -9,10 +9,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +102,18 @@ func TestWebhookCallers(t *testing.T) {
 		testutil.Must(t, err)
 		testutil.Must(t, answer.Body.Close())
 		testutil.Check(t, "status for "+name, want, answer.StatusCode)
+	}
+}
+
+// TestTracingFile: a file that never ends must not keep the process from starting, nor from stopping.
+func TestTracingFile(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	testutil.Must(t, syscall.Mkfifo(fifo, 0o600))
+	for file, want := range map[string]string{fifo: "is not a regular file", "/dev/zero": "is not a regular file", "none": "no such file"} {
+		_, err := traced(http.NotFoundHandler(), file)
+		testutil.CheckContains(t, file, want, fmt.Sprint(err))
+		testutil.CheckContains(t, file, "--tracing-config-file: ", fmt.Sprint(err))
 	}
 }
 

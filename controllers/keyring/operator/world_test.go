@@ -25,6 +25,7 @@ import (
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/ring"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -69,7 +70,7 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)
-	w.kube.PrependWatchReactor("secrets", filling(t, w.kube.Clientset, "", nil))
+	w.kube.PrependWatchReactor("secrets", filling(t, w.kube.Clientset, meta.FieldManager, testkeys.P256()))
 	pair := testkeys.Parse(testkeys.RSA2048())
 	w.accepts = []string{pair.Public().ID, p256ID}
 	testutil.Must(t, w.File.Init(pair, nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), w.clock.Now()))

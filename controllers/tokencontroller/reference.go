@@ -184,10 +184,7 @@ func (c *Controller) liveTypes(ctx context.Context, account *corev1.ServiceAccou
 		maps.DeleteFunc(there, func(secret string, _ corev1.SecretType) bool { return !gone.Has(secret) })
 	}
 	if len(gone) > 0 {
-		for secret := range there {
-			gone.Delete(secret)
-		}
-		c.gone.set(name, version, gone.Union(known))
+		c.gone.set(name, version, gone.Difference(sets.KeySet(there)).Union(known))
 		if meta.CachedAccount(c.accounts, name) == nil {
 			c.gone.forget(name) // another loop has seen its deletion meanwhile
 		}

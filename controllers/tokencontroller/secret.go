@@ -216,10 +216,7 @@ func (e *writeExpectations) wrote(secret *tokensecrets.TokenSecret, now time.Tim
 
 // left returns how long this version of the Secret causes no second write, 0 if it may.
 func (e *writeExpectations) left(secret *tokensecrets.TokenSecret, now time.Time) time.Duration {
-	at, wrote := e.get(secret.ObjectName(), version(secret))
-	if !wrote {
-		return 0
-	}
+	at, _ := e.get(secret.ObjectName(), version(secret)) // or the zero time, which is long ago
 	return max(0, uncachedRecheck-now.Sub(at))
 }
 

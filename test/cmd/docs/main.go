@@ -182,16 +182,9 @@ only with ` + "`--strict-flags`" + `.
 `
 
 const flagsSections = `
-## Flags of the signer
-
-[` + "`sa-controller-manager signer`" + `](signer.md) has the flags of the connection, the service account key (without
-` + "`--service-account-private-key-file`" + ` and ` + "`--root-ca-file`" + `), the external signer, key publishing, the secure port,
-debugging, metrics and the log. It needs ` + "`--service-account-key-ring`" + ` and ` + "`--service-account-issuer`" + `. By default
-` + "`--external-signer-socket`" + ` is ` + "`/run/sa-controller-manager/signer.sock`" + `, and ` + "`--secure-port`" + ` is 10263.
-
 ## Choosing controllers
 
-` + "`--controllers`" + ` takes a list, or is given several times. An unknown name is an error.
+` + "`--controllers`" + ` takes a list, or is given several times.
 
 | Value | What runs here |
 |---|---|

@@ -309,6 +309,7 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 	testutil.Check(t, "the patch", inOrder(taken), inOrder(patched))
 
 	own := staticpodtest.Read(t, p.config.manifest(manager))
+	testutil.Check(t, "our program", p.config.Pod.Binary, staticpod.CommandIn(own)[0])
 	testutil.Check(t, "our mode", string(tc.mode()), staticpod.CommandIn(own).Last(RegistrationFlag))
 	for flag, want := range map[string]bool{StaticDirFlag: readsFiles, SocketFlag: signs} {
 		got := staticpod.CommandIn(own).Last(flag)
@@ -561,6 +562,7 @@ func TestDryRun(t *testing.T) {
 		testutil.Expect(t, strings.Contains(p.out.String(), want), "it does not print %q:\n%s", want, &p.out)
 	}
 	p.refuses(t, "handback", Handback, "")
+	testutil.Expect(t, !strings.Contains(p.out.String(), "Our manifest is gone"), "the node is not taken over:\n%s", &p.out)
 }
 
 // TestTakenOverAgain: kubeadm or the operator changes manifests between two takeovers, so that the backup of the

@@ -22,8 +22,8 @@ const (
 	Everything Reach = "everything"
 	// AllSecrets means: it reads the Secrets of all namespaces.
 	AllSecrets Reach = "all-secrets"
-	// Less means: neither.
-	Less Reach = "limited"
+	// Limited means: neither.
+	Limited Reach = "limited"
 )
 
 type reach struct {
@@ -52,7 +52,7 @@ func reachOf(ctx context.Context, client kubernetes.Interface, account tokens.Ac
 		}
 		return reach{AllSecrets, by}, nil
 	}
-	return reach{reach: Less}, nil
+	return reach{reach: Limited}, nil
 }
 
 // may asks whether an account has a permission in all namespaces. It is in the groups that its
@@ -67,8 +67,7 @@ func may(ctx context.Context, client kubernetes.Interface, account tokens.Accoun
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, "", fmt.Errorf("ask what service account %s/%s may do: %w", account.Namespace, account.Name,
-			err)
+		return false, "", fmt.Errorf("ask what service account %s/%s may do: %w", account.Namespace, account.Name, err)
 	}
 	return review.Status.Allowed, review.Status.Reason, nil
 }

@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -46,6 +47,9 @@ const JSONPath = "jsonpath="
 
 // ParseJSONPath parses such a template, as {.tokens[*].name}.
 func ParseJSONPath(template string) (*jsonpath.JSONPath, error) {
+	if template == "" {
+		return nil, errors.New("want a template such as {.kind}")
+	}
 	path := jsonpath.New("output").AllowMissingKeys(true)
 	return path, path.Parse(template)
 }

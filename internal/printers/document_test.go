@@ -33,6 +33,7 @@ func TestDocument(t *testing.T) {
 		"Integer":  {output: "jsonpath={.numbers}", numbers: 12345678, want: "12345678"},
 		"Each":     {output: "jsonpath={range .numbers[*]}{@},{end}", numbers: []string{"a", "\x1b[2J"}, want: `a,\u001b[2J,`},
 		"NoSuch":   {output: "jsonpath={.letters}", numbers: 1},
+		"Empty":    {output: "jsonpath=", wantErr: "encode the Numbers as jsonpath=: want a template such as {.kind}"},
 		"Function": {output: "json", numbers: func() {}, wantErr: "encode the Numbers as json: json: unsupported type: func()"},
 	} {
 		t.Run(name, func(t *testing.T) {

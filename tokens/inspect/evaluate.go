@@ -235,7 +235,7 @@ func (r *Report) Text() string {
 		line("Because", reason.Message)
 	}
 	for _, note := range r.Notes {
-		line("Note", note.Message)
+		line("Note", note.Line())
 	}
 	if at := r.registered.ExpiresAt; at != nil {
 		line("Expires", at.UTC().Format(time.RFC3339)+" ("+r.when(at)+")")

@@ -32,6 +32,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/check"
+	"sa-controller-manager/signing/reload"
 )
 
 // webhook is the admission webhook. Every replica serves one; the leader registers it.
@@ -150,7 +151,11 @@ func traced(handler http.Handler, file string) (http.Handler, error) {
 	if file == "" {
 		return handler, nil
 	}
-	config, err := upstream.ReadTracingConfiguration(file)
+	_, err := reload.ReadFile(file) // refuses a file that upstream would read without end, such as a FIFO
+	var config *tracingapi.TracingConfiguration
+	if err == nil {
+		config, err = upstream.ReadTracingConfiguration(file)
+	}
 	if err == nil {
 		err = tracingapi.ValidateTracingConfiguration(config, nil, nil).ToAggregate()
 	}

@@ -9,10 +9,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,10 +98,21 @@ func TestWebhookCallers(t *testing.T) {
 			config.Certificates = []tls.Certificate{{Certificate: [][]byte{made.Raw}, PrivateKey: clientKey}}
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		answer, err := client.Get("https://" + free.Addr().String() + "/mutate")
-		testutil.Must(t, err)
+		answer := testutil.Get(client.Get("https://" + free.Addr().String() + "/mutate"))(t)
 		testutil.Must(t, answer.Body.Close())
 		testutil.Check(t, "status for "+name, want, answer.StatusCode)
+	}
+}
+
+// TestTracingFile: a file that never ends must not keep the process from starting, nor from stopping.
+func TestTracingFile(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	testutil.Must(t, syscall.Mkfifo(fifo, 0o600))
+	for file, want := range map[string]string{fifo: "is not a regular file", "/dev/zero": "is not a regular file", "none": "no such file"} {
+		_, err := traced(http.NotFoundHandler(), file)
+		testutil.CheckContains(t, file, want, fmt.Sprint(err))
+		testutil.CheckContains(t, file, "--tracing-config-file: ", fmt.Sprint(err))
 	}
 }
 
@@ -172,35 +186,32 @@ func TestPodPolicyDetail(t *testing.T) {
 		},
 		"Unknown": {err: errors.New("boom"), want: "read ValidatingAdmissionPolicyBinding sa-controller-manager-pods: boom"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(tc.objects...)
-				if tc.err != nil {
-					client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
-				}
-				registry := metrics.NewKubeRegistry()
-				m := &Manager{Host: Host{
-					Options: parse(t, append(tc.flags, "--webhook-registration=url")...), Clients: Clients{Client: client},
-					Registry: registry,
-				}}
-				var p Part
-				testutil.Must(t, m.buildPodPolicy(&p))
-				detail, err := p.probe()()
-				testutil.Expect(t, detail == "not checked yet" && err == nil, "at first: %q, %v", detail, err)
-				ctx, stop := context.WithCancel(t.Context())
-				go func() { _ = p.Run(ctx) }()
-				synctest.Wait()
-				if detail, err := p.probe()(); err != nil || (detail == "") != (tc.want == "") || !strings.Contains(detail, tc.want) {
-					t.Errorf("got %q, %v, want %q", detail, err, tc.want)
-				}
-				var series []string
-				if tc.code != "" {
-					series = []string{`sacm_pod_policy_findings{code="` + tc.code + `"} 1`}
-				}
-				testutil.Check(t, "series", series, testutil.Series(registry, "sacm_pod_policy_findings"), cmpopts.EquateEmpty())
-				stop()
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			client := fake.NewClientset(tc.objects...)
+			if tc.err != nil {
+				client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
+			}
+			registry := metrics.NewKubeRegistry()
+			m := &Manager{Host: Host{
+				Options: parse(t, append(tc.flags, "--webhook-registration=url")...), Clients: Clients{Client: client},
+				Registry: registry,
+			}}
+			var p Part
+			testutil.Must(t, m.buildPodPolicy(&p))
+			detail, err := p.probe()()
+			testutil.Expect(t, detail == "not checked yet" && err == nil, "at first: %q, %v", detail, err)
+			ctx, stop := context.WithCancel(t.Context())
+			go func() { _ = p.Run(ctx) }()
+			synctest.Wait()
+			if detail, err := p.probe()(); err != nil || (detail == "") != (tc.want == "") || !strings.Contains(detail, tc.want) {
+				t.Errorf("got %q, %v, want %q", detail, err, tc.want)
+			}
+			var series []string
+			if tc.code != "" {
+				series = []string{`sacm_pod_policy_findings{code="` + tc.code + `"} 1`}
+			}
+			testutil.Check(t, "series", series, testutil.Series(registry, "sacm_pod_policy_findings"), cmpopts.EquateEmpty())
+			stop()
 		})
 	}
 	var none Part

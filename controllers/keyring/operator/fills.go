@@ -116,6 +116,8 @@ func ask(ctx context.Context, client kubernetes.Interface, namespace, account st
 	for len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
 		changed, open := <-changes.ResultChan()
 		switch now, is := changed.Object.(*corev1.Secret); {
+		case !open && limited.Err() == nil:
+			return "", "", fmt.Errorf("%s: kube-apiserver has ended the watch: run this again", what)
 		case !open:
 			return "", "", context.Cause(ctx)
 		case changed.Type == watch.Deleted:

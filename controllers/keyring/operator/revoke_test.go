@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -51,8 +50,7 @@ func (waiter) Create(ctx context.Context, _ *authenticationv1.TokenReview, _ met
 
 // TestRevokeIsBounded: it waited for each review on each kube-apiserver, for minutes, and printed nothing.
 func TestRevokeIsBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Clock, w.jwks = clock.RealClock{}, new("") // their issuer is no https URL
 		alive := newWorld(t)
@@ -181,8 +179,7 @@ func TestRevokeActiveElsewhere(t *testing.T) {
 			file: func(t *testing.T, w *world) *world {
 				other := foreign(t, w)
 				other.accepts, other.jwks = nil, new("")
-				_, err := other.Revoke(t.Context(), RevokeOptions{IDs: []string{otherID}})
-				w.must(err)
+				testutil.Get(other.Revoke(t.Context(), RevokeOptions{IDs: []string{otherID}}))(t)
 				return other
 			},
 		},
@@ -208,22 +205,22 @@ func TestRevokeActiveElsewhere(t *testing.T) {
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	lease := kcmLease()
-	fails := func(verb string) func(*fake.Clientset) {
-		return func(client *fake.Clientset) {
+	fails := func(verb string) func(*testing.T, *fake.Clientset) {
+		return func(_ *testing.T, client *fake.Clientset) {
 			client.PrependReactor(verb, "secrets",
 				func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
 		}
 	}
-	leaves := func(client *fake.Clientset) { // a command that is killed deletes nothing
+	leaves := func(t *testing.T, client *fake.Clientset) { // a command that is killed deletes nothing
 		killed := fake.NewClientset()
 		killed.PrependWatchReactor("secrets", filling(t, killed, "kube-controller-manager", testkeys.P256()))
-		fails("delete")(killed)
+		fails("delete")(t, killed)
 		_, _, _ = ask(t.Context(), killed, "kube-system", "default")
 		left, err := killed.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})
 		testutil.Must(t, err)
 		testutil.Must(t, client.Tracker().Add(&left.Items[0]))
 	}
-	beside := func(client *fake.Clientset) {
+	beside := func(t *testing.T, client *fake.Clientset) {
 		testutil.Must(t, client.Tracker().Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "kube-system", Name: probe, CreationTimestamp: metav1.Now(),
 		}}))
@@ -231,28 +228,28 @@ func TestAsk(t *testing.T) {
 	for name, tc := range map[string]struct {
 		by     string // the field manager that fills it, "" for none
 		lease  *coordinationv1.Lease
-		change func(*fake.Clientset)
+		change func(*testing.T, *fake.Clientset)
 		want   string
 		err    string
 	}{
 		"Leading": {by: "kube-controller-manager", lease: lease, want: "kube-controller-manager on host cp-2"},
 		"NoLease": {by: "kube-controller-manager", want: "kube-controller-manager"},
 		"Nobody":  {},
+		"Ended":   {by: apiServerRestarts, err: "kube-apiserver has ended the watch: run this again"},
 		"Refused": {change: fails("create"), err: "see with which key the token controller signs: create a token Secret, which"},
 		"Left":    {by: "k3s", change: fails("delete"), want: "k3s", err: "whose token is valid while it exists: no"},
 		"Killed":  {by: "kube-controller-manager", change: leaves, want: "kube-controller-manager"},
 		"Beside":  {change: beside, err: "which another command may have there for 20s: secrets \"" + probe + "\" already exists"},
 		"Two":     {by: anotherCommand, err: "another command asks, too, and has deleted our Secret: run this again"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		testutil.Bubble(t, name, func(t *testing.T) {
 			client := fake.NewClientset()
 			if tc.lease != nil {
 				client = fake.NewClientset(tc.lease)
 			}
 			client.PrependWatchReactor("secrets", filling(t, client, tc.by, testkeys.P256()))
 			if tc.change != nil {
-				tc.change(client)
+				tc.change(t, client)
 			}
 			keyID, signer, err := ask(t.Context(), client, "kube-system", "default")
 			if signer != tc.want || (keyID == "") != (tc.want == "") || (err == nil) != (tc.err == "") ||
@@ -277,11 +274,19 @@ func kcmLease() *coordinationv1.Lease {
 // anotherCommand, in place of a token controller, deletes the Secret.
 const anotherCommand = "another command"
 
-// filling has a token controller fill the Secret that is watched. Without one the watch ends.
+// apiServerRestarts, in place of a token controller, ends the watch.
+const apiServerRestarts = "kube-apiserver"
+
+// filling has a token controller fill the Secret that is watched. Without one the watch ends after fillTimeout.
 func filling(t *testing.T, client *fake.Clientset, by string, key []byte) clienttesting.WatchReactionFunc {
 	return func(action clienttesting.Action) (bool, watch.Interface, error) {
-		if by == "" {
+		if by == apiServerRestarts {
 			return true, watch.NewEmptyWatch(), nil
+		}
+		if by == "" {
+			silent := watch.NewFake()
+			time.AfterFunc(fillTimeout+time.Second, silent.Stop)
+			return true, silent, nil
 		}
 		resource, namespace := action.GetResource(), action.GetNamespace()
 		watching := testutil.Get(client.Tracker().Watch(resource, namespace))(t)
@@ -310,8 +315,7 @@ func TestNobodyAnswers(t *testing.T) {
 		"NeverThere": {},
 		"Down":       {[]runtime.Object{kcmLease()}, "and kube-controller-manager may sign the tokens of Secrets with a key of its own"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		testutil.Bubble(t, name, func(t *testing.T) {
 			client := fake.NewClientset(tc.objects...)
 			client.PrependWatchReactor("secrets", filling(t, client, "", nil))
 			o := &Operator{

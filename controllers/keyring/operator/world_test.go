@@ -25,6 +25,7 @@ import (
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/ring"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -69,7 +70,7 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)
-	w.kube.PrependWatchReactor("secrets", filling(t, w.kube.Clientset, "", nil))
+	w.kube.PrependWatchReactor("secrets", filling(t, w.kube.Clientset, meta.FieldManager, testkeys.P256()))
 	pair := testkeys.Parse(testkeys.RSA2048())
 	w.accepts = []string{pair.Public().ID, p256ID}
 	testutil.Must(t, w.File.Init(pair, nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), w.clock.Now()))
@@ -87,8 +88,7 @@ func (w *world) document(path string) string {
 	if w.jwks != nil {
 		return *w.jwks
 	}
-	document, err := signing.MarshalJWKS(append(w.publishes, testkeys.Parse(testkeys.RSA2048Other()).Public()))
-	testutil.Must(w.t, err)
+	document := testutil.Get(signing.MarshalJWKS(append(w.publishes, testkeys.Parse(testkeys.RSA2048Other()).Public())))(w.t)
 	return string(document)
 }
 
@@ -125,8 +125,7 @@ func (w *world) edit(change func(p *hosts.Published)) {
 
 func (w *world) published() hosts.Published {
 	w.t.Helper()
-	p, err := hosts.Fetch(w.t.Context(), w.kube)
-	w.must(err)
+	p := testutil.Get(hosts.Fetch(w.t.Context(), w.kube))(w.t)
 	return p
 }
 
@@ -165,8 +164,7 @@ func (w *world) must(err error) {
 
 func (w *world) state() ring.State {
 	w.t.Helper()
-	state, err := w.File.Read()
-	w.must(err)
+	state := testutil.Get(w.File.Read())(w.t)
 	return state
 }
 

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,7 @@ func (o *Output) Validate() []error {
 		}
 		return p
 	}
-	p.OneOf("output", o.Format, o.formats...)
+	p.OneOf("output", o.Format, append(slices.Clone(o.formats), printers.JSONPath+"TEMPLATE")...)
 	return p
 }
 

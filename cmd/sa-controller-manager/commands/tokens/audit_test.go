@@ -27,6 +27,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -142,7 +143,7 @@ func TestAuditCommandLine(t *testing.T) {
 	t.Parallel()
 	clitest.Refuses(t, func() *cobra.Command { return NewAuditCommand(cli.Connect) }, clitest.Refusals{
 		"output": {
-			[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\", \"html\", \"sarif\"\n",
+			[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\", \"html\", \"sarif\", \"jsonpath=TEMPLATE\"\n",
 		},
 		"output file": {[]string{"--output-file=x"}, "Error: --output-file \"x\" needs -o html\n"},
 		"order":       {[]string{"--sort-by=size"}, "Error: --sort-by \"size\" must be one of \"namespace\", "},
@@ -219,6 +220,10 @@ func inspectInput(t *testing.T, input string, args ...string) (stdout string, er
 func TestInspectReads(t *testing.T) {
 	t.Parallel()
 	token, key := clitest.LegacyToken(t), "--service-account-key-file="+testutil.WriteFile(t, "key", testkeys.P256())
+	payload := base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"https://issuer.example.com"}`))
+	header, signature, err := testkeys.Parse(testkeys.P256()).Sign(t.Context(), signing.LegacyHeader, payload)
+	testutil.Must(t, err)
+	bound := header + "." + payload + "." + signature
 	for name, tc := range map[string]struct {
 		input string
 		args  []string
@@ -237,6 +242,10 @@ func TestInspectReads(t *testing.T) {
 		"other key": {
 			token, []string{"--service-account-key-file=" + testutil.WriteFile(t, "key", testkeys.P384())}, cli.ErrFindings,
 			"no key that was given has its key ID",
+		},
+		"not reviewed": {token, []string{key}, nil, "holds this very token: it was not asked; give --cluster\n"},
+		"no issuer": {
+			bound, []string{key}, nil, "the issuer was not compared: none was given; give --service-account-issuer\n",
 		},
 		"no key":        {token, nil, nil, "Verdict:   unknown"},
 		"no key, error": {token, nil, nil, "it is unknown whether the token is valid: there is no key to verify the signature with"},

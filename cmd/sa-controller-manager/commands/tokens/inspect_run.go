@@ -33,6 +33,14 @@ func (o *inspectOptions) run(ctx context.Context, client cli.ClientFunc, token s
 		return err
 	}
 	report := inspect.Evaluate(token, known)
+	for i := range report.Notes {
+		switch note := &report.Notes[i]; note.Code {
+		case "issuer-not-compared":
+			note.Remedy = "give --service-account-issuer"
+		case "not-reviewed":
+			note.Remedy = "give --cluster"
+		}
+	}
 	if err := printers.Document(stdout, o.output.Format, &report, report.Text); err != nil {
 		return err
 	}

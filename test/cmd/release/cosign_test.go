@@ -92,17 +92,18 @@ func encoded(kind string, der []byte) []byte {
 func serve(t *testing.T, path string, index v1.Descriptor) string {
 	t.Helper()
 	blobs := filepath.Join(path, "blobs")
-	server := httptest.NewServer(registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs))))
+	handler := registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs)))
+	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	images := testutil.Get(testutil.Get(testutil.Get(layout.ImageIndexFromPath(path))(t).ImageIndex(index.Digest))(t).IndexManifest())(t)
 	for _, manifest := range append(images.Manifests, index) {
 		content := testutil.Get(os.ReadFile(filepath.Join(blobs, manifest.Digest.Algorithm, manifest.Digest.Hex)))(t)
-		request := testutil.Get(http.NewRequestWithContext(t.Context(), http.MethodPut,
-			server.URL+"/v2/program/manifests/"+manifest.Digest.String(), bytes.NewReader(content)))(t)
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v2/program/manifests/"+manifest.Digest.String(),
+			bytes.NewReader(content))
 		request.Header.Set("Content-Type", string(manifest.MediaType))
-		response := testutil.Get(http.DefaultClient.Do(request))(t)
-		testutil.Must(t, response.Body.Close())
-		testutil.Check(t, "status of a manifest", http.StatusCreated, response.StatusCode)
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response, request)
+		testutil.Check(t, "status of a manifest", http.StatusCreated, response.Code)
 	}
 	return strings.TrimPrefix(server.URL, "http://") + "/program@" + index.Digest.String()
 }

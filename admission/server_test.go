@@ -6,16 +6,12 @@ package admission
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -27,28 +23,23 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"k8s.io/component-base/metrics"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/testutil"
 )
 
 // newCertificate is a certificate that is its own CA, for localhost and for clients.
 func newCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
-	key := testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "test"},
-		DNSNames:     []string{"localhost"},
+	leaf, key, err := pki.Issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "test"}, DNSNames: []string{"localhost"}, IsCA: true,
 		// A bubble of synctest has a date of its own.
-		NotBefore:   time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC),
-		NotAfter:    time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IsCA:        true, BasicConstraintsValid: true,
-	}
-	der := testutil.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
-	leaf := testutil.Get(x509.ParseCertificate(der))(t)
+	}, nil, nil)
+	testutil.Must(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
+	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, pool
 }
 
 // listener needs no network, so that a bubble of synctest has its own time. The errors are those of

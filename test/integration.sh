@@ -10,5 +10,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 packages=$(go list ./...)
-mapfile -t others < <(grep -vE '/test/(webhook|foreign|integration|federation|permissions|kubeadm|replicas|faults)$' <<<"$packages")
+mapfile -t others < <(grep -vE '/test/(webhook|foreign|integration|federation|permissions|kubeadm|faults)$' <<<"$packages")
 exec go test -count=1 -vet=off -short -timeout=15m -p=4 ./webhook ./foreign ./integration ./federation ./permissions "${others[@]}"

@@ -6,12 +6,8 @@ package registration
 import (
 	"bytes"
 	"cmp"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"slices"
 	"strings"
@@ -29,6 +25,7 @@ import (
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/notify"
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -258,8 +255,7 @@ func (a *apiserver) remove(t *testing.T, k kind) {
 
 func caPEM(t *testing.T) []byte {
 	t.Helper()
-	key := testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der := testutil.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	ca, _, err := pki.Issue(&x509.Certificate{NotAfter: time.Now().Add(time.Hour), IsCA: true}, nil, nil)
+	testutil.Must(t, err)
+	return pki.CertPEM(ca)
 }

@@ -6,12 +6,10 @@ package rootca
 import (
 	"bytes"
 	"cmp"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -280,14 +279,11 @@ func TestRender(t *testing.T) {
 // certificate is a self-signed one in PEM form, another one each time.
 func certificate(t testing.TB, name string) []byte {
 	t.Helper()
-	block, _ := pem.Decode(testkeys.P256())
-	key := testutil.Get(x509.ParseECPrivateKey(block.Bytes))(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der := testutil.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
-	return encode("CERTIFICATE", der)
+	made, _, err := pki.Issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+	}, nil, nil)
+	testutil.Must(t, err)
+	return pki.CertPEM(made)
 }
 
 func encode(label string, der []byte) []byte {

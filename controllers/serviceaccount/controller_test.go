@@ -127,27 +127,6 @@ func TestSync(t *testing.T) {
 	}
 }
 
-func TestAccountsComeBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, []string{"default"}, nil, active("shop"), account("shop", "default"), account("shop", "other"))
-		synctest.Wait() // the first sync could see the deletion before the handler does
-		w.Delete(t, account("shop", "default"))
-		testutil.Check(t, "account deleted", creates("shop/default"), w.writes(t))
-		w.Delete(t, account("shop", "other"))
-		testutil.Check(t, "a user's account deleted", creates(), w.writes(t))
-		w.Live(t, active("bank"))
-		testutil.Check(t, "namespace created", creates("bank/default"), w.writes(t))
-		w.Live(t, terminating("bank"))
-		synctest.Wait()
-		w.Delete(t, account("bank", "default"))
-		testutil.Check(t, "namespace on its way out", creates(), w.writes(t))
-		w.stop()
-		w.Delete(t, account("shop", "default"))
-		testutil.Check(t, "after the end", creates(), w.writes(t))
-	})
-}
-
 // A user deletes the account while the watch is interrupted, which shows neither then.
 func TestAnAccountThatIsNeverShown(t *testing.T) {
 	t.Parallel()

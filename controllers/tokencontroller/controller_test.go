@@ -109,21 +109,6 @@ func (w *world) rotate(t *testing.T) {
 		w.ring.Ring().Active().Public().As(signing.Retired)))
 }
 
-// TestARecreatedAccount: the watch may show it as a change of the previous one, whose token Secrets go.
-func TestARecreatedAccount(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := worldAt(t, time.Time{}, account(), tokenSecret("token", filled(t)))
-		w.Start(t, w.Run)
-		synctest.Wait()
-		w.Actions(t)
-		w.Live(t, account(recreated, func(a *corev1.ServiceAccount) { a.ResourceVersion = "11" }))
-		time.Sleep(time.Second)
-		synctest.Wait()
-		testutil.Check(t, "requests", []string{asksAccount, deletesIt}, w.Actions(t))
-	})
-}
-
 // TestNothingIsKept: what is expected of an object is forgotten with it, and all of it with a term.
 func TestNothingIsKept(t *testing.T) {
 	t.Parallel()

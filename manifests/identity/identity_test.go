@@ -5,14 +5,9 @@ package identity
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,9 +17,9 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/keyutil"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -295,16 +290,13 @@ func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
 // newCA makes a CA, and with it the old one is gone.
 func (n *node) newCA(t *testing.T, lifetime time.Duration) {
 	t.Helper()
-	key := testutil.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"},
-		NotBefore: n.clock.Now().Add(-time.Hour), NotAfter: n.clock.Now().Add(lifetime),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der := testutil.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
-	keyPEM := testutil.Get(keyutil.MarshalPrivateKeyToPEM(key))(t)
-	n.write(t, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	n.write(t, "ca.key", keyPEM)
+	ca, key, err := pki.Issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "kubernetes"}, NotBefore: n.clock.Now().Add(-time.Hour), NotAfter: n.clock.Now().Add(lifetime),
+		IsCA: true, KeyUsage: x509.KeyUsageCertSign,
+	}, nil, nil)
+	testutil.Must(t, err)
+	n.write(t, "ca.crt", pki.CertPEM(ca))
+	n.write(t, "ca.key", testutil.Get(pki.KeyPEM(key))(t))
 }
 
 // from writes the kubeconfig that the address is taken from.

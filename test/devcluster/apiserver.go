@@ -49,9 +49,6 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	return c.awaitOwnObjects(ctx)
 }
 
-// APIServerPID is the ID of kube-apiserver's process.
-func (c *Cluster) APIServerPID() int { return c.apiServer.PID() }
-
 // KillAPIServer ends kube-apiserver at once.
 func (c *Cluster) KillAPIServer() error {
 	_, err := c.apiServer.Kill()

@@ -62,8 +62,14 @@ func FuzzPlugin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { compare(t, data) })
 }
 
-// TestRandom asks far longer questions than the fuzzer finds by itself, and checks that
-// every answer that upstream knows was among them.
+var (
+	questions = flag.Int("questions", 5000, "how many TestRandom asks")
+	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "what TestRandom begins with; it prints the one it has used")
+)
+
+// TestRandom asks as many random questions as -questions says, far longer ones than the fuzzer finds by itself, and
+// checks that every answer that upstream knows was among them. It finds less a second than FuzzPlugin, which sees what
+// a question has covered, but it needs no instrumented build of Kubernetes.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	missing := map[string]bool{
@@ -74,9 +80,10 @@ func TestRandom(t *testing.T) {
 	for _, role := range []string{"init container init", "container app", "ephemeral container debug"} {
 		missing[role+" with envVar"], missing[role+" with envFrom"] = true, true
 	}
-	random := rand.New(rand.NewPCG(3, 4))
-	data := make([]byte, 300)
-	for range 5000 {
+	t.Logf("-seed=%d", *seed)
+	random := rand.New(rand.NewPCG(*seed, 0))
+	for asked := 0; asked < *questions && !t.Failed(); asked++ {
+		data := make([]byte, 1+random.IntN(600))
 		for i := range data {
 			data[i] = byte(random.Uint32())
 		}
@@ -252,26 +259,4 @@ func apply(t *testing.T, object []byte, operations []admission.PatchOperation) [
 	patched, err := patch.Apply(object)
 	testutil.Require(t, err == nil, "apply the patch: %v\n%s\n%s", err, encoded, object)
 	return patched
-}
-
-var (
-	questions = flag.Int("questions", 1000, "how many TestEndurance asks")
-	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "what TestEndurance begins with; it prints the one it has used")
-)
-
-// TestEndurance asks both plugins as many random questions as -questions says. It finds
-// less a second than FuzzPlugin, which sees what a question has covered, but it needs
-// no instrumented build of Kubernetes.
-func TestEndurance(t *testing.T) {
-	t.Parallel()
-	random := rand.New(rand.NewPCG(*seed, 0))
-	asked := 0
-	for ; asked < *questions && !t.Failed(); asked++ {
-		data := make([]byte, 1+random.IntN(600))
-		for i := range data {
-			data[i] = byte(random.Uint32())
-		}
-		compare(t, data)
-	}
-	t.Logf("%d questions, -seed=%d", asked, *seed)
 }

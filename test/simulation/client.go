@@ -87,10 +87,8 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	asked := &call{client: c, began: time.Now(), answer: make(chan answer, 1), request: &model.Request{
 		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource,
-		Path:  r.URL.Path,
-		Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager, Body: sent,
-		Client: c.name, Began: time.Now(),
-	}}
+		Path: r.URL.Path, Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager,
+		Body: sent, Client: c.name, Began: time.Now()}}
 	if c.ahead && info.Resource == "leases" && sent != nil {
 		sent = anHourAhead(sent)
 	}
@@ -109,8 +107,7 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	asked.journal = &faultproxy.Request{
 		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource,
-		Began: asked.began,
-	}
+		Began: asked.began}
 	return c.answered(r, asked)
 }
 
@@ -141,8 +138,7 @@ func (c *client) answered(r *http.Request, asked *call) (*http.Response, error) 
 func responseOf(r *http.Request, a answer) *http.Response {
 	response := &http.Response{
 		Status: http.StatusText(a.Code), StatusCode: a.Code, Proto: "HTTP/2.0", ProtoMajor: 2, Request: r,
-		Header: http.Header{"Content-Type": []string{a.ContentType}}, Body: io.NopCloser(bytes.NewReader(a.Body)),
-	}
+		Header: http.Header{"Content-Type": []string{a.ContentType}}, Body: io.NopCloser(bytes.NewReader(a.Body))}
 	if a.RetryAfter != "" {
 		response.Header.Set("Retry-After", a.RetryAfter)
 	}
@@ -307,8 +303,7 @@ var faults = []namedFault{
 	}},
 	{"refused lists and watches", func(w *world, random *rand.Rand, lasts time.Duration) {
 		f := &fault{client: w.network.replica(random), resource: watchedResources[random.IntN(4)], until: time.Now().Add(lasts),
-			fate: forbidden,
-			only: []string{"list", "watch"}}
+			fate: forbidden, only: []string{"list", "watch"}}
 		w.network.strike(f)
 		w.network.cutAll(f.client, f.resource)
 	}},

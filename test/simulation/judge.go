@@ -4,15 +4,8 @@
 package simulation
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
-	"math/big"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
 	"sa-controller-manager/test/integration/faultproxy"
@@ -39,8 +33,7 @@ func (w *world) violated(promise int, format string, args ...any) {
 func (w *world) snapshot() checker.Snapshot {
 	now := checker.Snapshot{
 		Accounts: byKey[*corev1.ServiceAccount](w.server, "serviceaccounts"), Secrets: byKey[*corev1.Secret](w.server, "secrets"),
-		ConfigMaps: byKey[*corev1.ConfigMap](w.server, "configmaps"), Held: map[types.UID][]types.UID{},
-	}
+		ConfigMaps: byKey[*corev1.ConfigMap](w.server, "configmaps"), Held: map[types.UID][]types.UID{}}
 	for _, namespace := range byKey[*corev1.Namespace](w.server, "namespaces") {
 		now.Namespaces = append(now.Namespaces, *namespace)
 	}
@@ -112,19 +105,14 @@ func (w *world) judgeWrites() {
 var rootCA, anotherCA = sync.OnceValue(newCA), sync.OnceValue(newCA)
 
 func newCA() []byte {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"}, IsCA: true, BasicConstraintsValid: true,
+	certificate, _, err := pki.Issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "kubernetes"}, IsCA: true,
 		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	}, nil, nil)
 	if err != nil {
 		panic(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return pki.CertPEM(certificate)
 }
 
 // claims are those of a token of a Secret.
@@ -138,11 +126,7 @@ type claims struct {
 // judgeToken judges a token that a replica has put into a Secret.
 func (w *world) judgeToken(what string, by *model.Request, secret *corev1.Secret) {
 	var of claims
-	parts := strings.Split(string(secret.Data[corev1.ServiceAccountTokenKey]), ".")
-	if len(parts) == 3 {
-		decoded, _ := base64.RawURLEncoding.DecodeString(parts[1])
-		_ = json.Unmarshal(decoded, &of)
-	}
+	_ = checker.ReadClaims(string(secret.Data[corev1.ServiceAccountTokenKey]), &of) // or else nothing fits
 	name := secret.Annotations[corev1.ServiceAccountNameKey]
 	if (of != claims{secret.Namespace, secret.Name, name, workload.Owner(secret)}) {
 		w.violated(2, "%s: the token is of %+v", what, of)
@@ -178,14 +162,21 @@ func (w *world) judgeMade(what string, by *model.Request, secret *corev1.Secret)
 		w.judgeAlive(what, by, secret)
 	}
 	account := w.writes.seen[of(by.Client, secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey])]
-	for name := range account.refs {
-		known := w.writes.seen[ofSecret(by.Client, secret.Namespace, name)]
-		knows := account.before(by) && known.before(by) && known.uid == account.uid
-		if there := w.server.Get("secrets", secret.Namespace, name); !replaces && knows && there != nil &&
+	if name := w.ownOf(by, account.uid, account.refs); !replaces && account.before(by) && name != "" {
+		w.violated(3, "%s: the account references %s, which it knows", what, name)
+	}
+}
+
+// ownOf is the token Secret among these that a replica knows the account to have, "" if there is none.
+func (w *world) ownOf(by *model.Request, account types.UID, refs map[string]bool) string {
+	for name := range refs {
+		known, there := w.writes.seen[ofSecret(by.Client, by.Namespace, name)], w.server.Get("secrets", by.Namespace, name)
+		if known.before(by) && known.uid == account && there != nil && there.GetDeletionTimestamp() == nil &&
 			there.GetLabels()[workload.AutoCreatedLabel] != "" && there.GetLabels()[invalidSince] == "" {
-			w.violated(3, "%s: the account references %s, which it knows", what, name)
+			return name
 		}
 	}
+	return ""
 }
 
 // judgeUnneeded wants nothing left of what the leader has created for nothing.

@@ -162,6 +162,9 @@ func (w *world) act() {
 	}
 	acting.Wait()
 	time.Sleep(time.Until(w.network.began.Add(ends + time.Second)))
+	if w.plan.rotates {
+		w.deleteFilledElsewhere()
+	}
 	if w.plan.restores {
 		if err := w.restore(); err != nil {
 			w.violated(0, "restore: %v", err)

@@ -42,6 +42,8 @@ type price struct {
 	changes              map[string][]time.Time // by object
 	reported, lostEvents map[string]bool
 	failed               map[string]bool // writes of objects
+	// again is how many references of accounts are visited, by process, because a request failed: twice by each sync.
+	again map[string]int
 	// terminating are the writes in namespaces that are being deleted.
 	terminating map[string]int
 	last        time.Time // when something was asked for besides what is asked for again and again
@@ -50,8 +52,8 @@ type price struct {
 func newPrice() price {
 	return price{
 		budgets: map[string]int{}, earned: map[string]int{}, recent: map[string][]time.Time{}, changes: map[string][]time.Time{},
-		reported: map[string]bool{}, lostEvents: map[string]bool{}, failed: map[string]bool{}, terminating: map[string]int{},
-	}
+		reported: map[string]bool{}, lostEvents: map[string]bool{}, failed: map[string]bool{}, again: map[string]int{},
+		terminating: map[string]int{}}
 }
 
 // changed is called with each change that no replica has made.
@@ -73,11 +75,17 @@ func (w *world) answered(c *call, made model.Answer) {
 	if !isReplica(r.Client) || w.plan.upstream {
 		return
 	}
+	if r.Resource == "leases" && c.writes() && made.Code/100 == 2 && !r.Unanswered {
+		w.writes.renewed = r.Began
+	}
 	w.looked(c)
 	w.knows(c, made)
-	if r.Resource == "serviceaccounts" && r.Unanswered {
-		if account := w.server.Get(r.Resource, r.Namespace, r.Name); account != nil {
-			delete(w.writes.times, r.Client+" "+string(account.GetUID())) // it does not know that its Secret was referenced
+	if account, ok := w.server.Get("serviceaccounts", r.Namespace, r.Name).(*corev1.ServiceAccount); ok && r.Resource == "serviceaccounts" {
+		if r.Unanswered {
+			delete(w.writes.times, r.Client+" "+string(account.UID)) // it does not know that its Secret was referenced
+		}
+		if r.Unanswered || made.Code/100 != 2 {
+			p.again[r.Client] += 2 * len(account.Secrets)
 		}
 	}
 	if r.Resource == "events" && made.Code/100 != 2 {

@@ -27,7 +27,8 @@ const upstreamWorkers = 5
 // runUpstream is the part of kube-controller-manager v1.37 that this program replaces: it leads, and ends when it has
 // lost its Lease, as that program does.
 func runUpstream(ctx context.Context, config *rest.Config, name string) error {
-	config = rest.AddUserAgent(rest.CopyConfig(config), "kube-controller-manager")
+	config = rest.CopyConfig(config)
+	config.UserAgent = "kube-controller-manager/v1.37.2" // which managedFields name
 	made, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err

@@ -111,8 +111,7 @@ func newWorld(p *plan, logger logr.Logger) *world {
 	w := &world{
 		plan: p, mode: workload.ModeOf(p.seed), server: server, network: newNetwork(server, p.seed), logger: logger,
 		signed: remembering(ownKeys.Verify), model: workload.Model{}, held: map[string]holding{}, revoked: map[string]bool{}, ca: rootCA(),
-		writes: newWrites(), price: newPrice(),
-	}
+		writes: newWrites(), price: newPrice()}
 	server.Verify = w.verify
 	w.ring.Store(signing.NewRing(key.As(signing.Active), nextKey.As(signing.Next)))
 	w.processes = make([]*process, p.replicas)
@@ -126,6 +125,7 @@ func newWorld(p *plan, logger logr.Logger) *world {
 		server.Change("configmaps", "kube-system", "kube-apiserver-legacy-service-account-token-tracking",
 			func(o model.Object) { o.(*corev1.ConfigMap).Data["since"] = "1999-01-01" })
 	}
+	w.network.revisions = nil // every watch cache has what was there before
 	return w
 }
 
@@ -209,15 +209,13 @@ func (w *world) work(ctx context.Context, p *process, config *rest.Config) error
 		"--concurrent-serviceaccount-token-syncs=" + w.plan.workers, "--root-ca-overlap=" + overlap.String(),
 		"--legacy-service-account-token-clean-up-period=" + cleanerPeriod.String(), "--leader-elect-lease-duration=" +
 			leaseDuration.String(),
-		"--leader-elect-renew-deadline=" + renewDeadline.String(), "--leader-elect-retry-period=" + retryPeriod.String(),
-	})
+		"--leader-elect-renew-deadline=" + renewDeadline.String(), "--leader-elect-retry-period=" + retryPeriod.String()})
 	if err != nil {
 		return err
 	}
 	extras := app.Extras{
 		OpenKeys:     func(context.Context, app.Host) (signing.Store, error) { return p.keys, nil },
-		Replacements: reissue.Replacements,
-	}
+		Replacements: reissue.Replacements}
 	if w.plan.rotates {
 		extras.Parts = w.reissuing(p)
 	}
@@ -235,8 +233,7 @@ func (w *world) config(c *client, agent string) *rest.Config {
 		ContentConfig: rest.ContentConfig{
 			ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
 		},
-		WrapTransport: func(http.RoundTripper) http.RoundTripper { return c },
-	}
+		WrapTransport: func(http.RoundTripper) http.RoundTripper { return c }}
 }
 
 // crash ends a process between any two of its requests: no further one comes, and no answer reaches it. One

@@ -39,8 +39,8 @@ type writes struct {
 	gone        map[string]time.Time // when a Secret was deleted, by namespace, name and UID of the account
 	released    map[string]time.Time // when a process has begun to give its Lease away
 	deleted     map[types.UID]deletion
-	holder      string // who has written the Lease last
-	renewed     time.Time
+	holder      string    // who has written the Lease last
+	renewed     time.Time // when the last request began by which its holder knows to have it
 	terms       map[string]int
 	times       map[string][]time.Time // when a process has made Secrets for an account
 	dead        map[types.UID]bool     // accounts that were deleted
@@ -81,10 +81,9 @@ type deletion struct {
 func newWrites() writes {
 	return writes{
 		seen: map[string]sight{}, asked: map[string]sight{}, own: map[string]replaced{}, shed: map[string]time.Time{},
-		made:   map[types.UID]maker{},
-		listed: map[types.UID]bool{}, gone: map[string]time.Time{}, released: map[string]time.Time{}, deleted: map[types.UID]deletion{},
-		terms: map[string]int{}, times: map[string][]time.Time{}, dead: map[types.UID]bool{}, others: map[types.UID]bool{},
-	}
+		made: map[types.UID]maker{}, listed: map[types.UID]bool{}, gone: map[string]time.Time{}, released: map[string]time.Time{},
+		deleted: map[types.UID]deletion{}, terms: map[string]int{}, times: map[string][]time.Time{}, dead: map[types.UID]bool{},
+		others: map[types.UID]bool{}}
 }
 
 func isReplica(client string) bool { return strings.HasPrefix(client, "replica-") }
@@ -219,11 +218,11 @@ func (w *world) leased(client string, after model.Object) {
 		w.writes.released[client], w.writes.holder = time.Now(), ""
 		return
 	}
-	// Who could not renew it in time has stopped, and begins again.
+	// Who could not renew it in time, as far as it knows, has stopped, and begins again.
 	if delete(w.writes.released, client); w.writes.holder != client || time.Since(w.writes.renewed) > renewDeadline {
 		w.writes.terms[client]++
 	}
-	w.writes.holder, w.writes.renewed = client, time.Now()
+	w.writes.holder = client
 }
 
 // judgeWrite judges one change by a replica.
@@ -245,6 +244,9 @@ func (w *world) judgeWrite(by *model.Request, resource string, before, after mod
 		w.caKnown = true
 		return
 	}
+	if by.Verb == "delete" {
+		after = nil // a finalizer may keep it for a while
+	}
 	switch after := after.(type) {
 	case *corev1.Secret:
 		if was, ok := before.(*corev1.Secret); ok {
@@ -258,7 +260,7 @@ func (w *world) judgeWrite(by *model.Request, resource string, before, after mod
 		}
 	case *corev1.ServiceAccount:
 		if was, ok := before.(*corev1.ServiceAccount); ok {
-			w.judgeReferences(what, was, after)
+			w.judgeReferences(what, by, was, after)
 		} else if after.Name != workload.DefaultAccount || after.Labels["team"] != "ours" {
 			w.violated(1, "%s, which no user has asked for, or not as the template has it", what)
 		}
@@ -282,7 +284,7 @@ func (w *world) judgeWrite(by *model.Request, resource string, before, after mod
 }
 
 // judgeReferences judges a change of an account by a replica.
-func (w *world) judgeReferences(what string, before, after *corev1.ServiceAccount) {
+func (w *world) judgeReferences(what string, by *model.Request, before, after *corev1.ServiceAccount) {
 	was, is := names(before), names(after)
 	for name := range was {
 		secret, _ := w.server.Get("secrets", after.Namespace, name).(*corev1.Secret)
@@ -302,6 +304,9 @@ func (w *world) judgeReferences(what string, before, after *corev1.ServiceAccoun
 		case was[name]:
 		case secret != nil && workload.Owner(secret) == after.UID:
 			w.writes.listed[secret.UID] = true
+			if own := w.ownOf(by, after.UID, was); own != "" && secret.Annotations[workload.ReplacesLabel] == "" {
+				w.violated(3, "%s: it has referenced %s besides %s, which it knows", what, name, own)
+			}
 		case w.writes.gone[goneOf(after, name)].IsZero():
 			w.violated(3, "%s: it has referenced %s, which is no Secret of the account", what, name)
 		}

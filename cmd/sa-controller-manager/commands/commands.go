@@ -113,7 +113,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	}
 	cli.SetHelp(signer, runs(signer, secureport.NewSigner(), run))
 
-	cmd.AddCommand(
+	cli.Add(cmd,
 		version.NewCommand(), webhook.NewCommand(cli.Connect, app.WriteWebhookManifests), doctor.NewCommand(cli.Connect),
 		preflight.NewCommand(cli.ConnectAsManager), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
 		kubeadm.NewCommand(), signer,
@@ -126,7 +126,6 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 
 // runs has cmd run the manager with its flags, which o has, and returns these.
 func runs(cmd *cobra.Command, o *options.Options, run runFunc) cliflag.NamedFlagSets {
-	cmd.Args = cli.NoArguments
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runManager(cmd, o, run) }
 	sets := o.Flags()
 	options.AddGlobalFlags(sets.FlagSet("global"))

@@ -14,7 +14,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -33,25 +32,14 @@ func (w *world) serve(hosts []string, addresses ...string) {
 	w.t.Helper()
 	for _, host := range hosts {
 		w.show(host, time.Hour)
-		lease := &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "apiserver-" + host, Labels: map[string]string{
-				"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host,
-			}},
-			Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())},
+	}
+	_ = w.kube.DiscoveryV1().EndpointSlices("default").Delete(w.t.Context(), "kubernetes", metav1.DeleteOptions{})
+	for _, object := range clitest.ControlPlane(hosts, addresses...) {
+		if lease, ok := object.(*coordinationv1.Lease); ok {
+			lease.Spec.RenewTime = new(metav1.NowMicro())
 		}
-		_, err := w.kube.CoordinationV1().Leases("kube-system").Create(w.t.Context(), lease, metav1.CreateOptions{})
-		w.must(err)
+		w.must(w.kube.Tracker().Add(object))
 	}
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes",
-			Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
-		Ports:     []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
-		Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}},
-	}
-	slices := w.kube.DiscoveryV1().EndpointSlices("default")
-	_ = slices.Delete(w.t.Context(), slice.Name, metav1.DeleteOptions{})
-	_, err := slices.Create(w.t.Context(), slice, metav1.CreateOptions{})
-	w.must(err)
 }
 
 // passing is a clock that goes on by what is waited for, after a call of meanwhile.

@@ -43,6 +43,8 @@ func Judge(now Snapshot, model workload.Model, mode workload.Mode, rootCA string
 		_, reissued := secret.Annotations[workload.ReplacesLabel]
 		switch {
 		case secret.Labels[workload.AutoCreatedLabel] == "" || reissued:
+		case j.references(secret) && !workload.IsOwnName(secret.Annotations[corev1.ServiceAccountNameKey], secret.Name):
+			// A user has copied it and listed the copy, which a stale cache may lack.
 		case j.references(secret):
 			j.made[workload.Owner(secret)] = append(j.made[workload.Owner(secret)], secret.Name)
 		case model[secret.Namespace] != nil && model[secret.Namespace].Secrets[secret.Name] == nil:

@@ -126,17 +126,19 @@ func managersOf(object metav1.Object) []string {
 
 // ClaimedUID reads a token without verifying it; "" if it is none.
 func ClaimedUID(token string) types.UID {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return ""
-	}
 	var claims struct {
 		UID types.UID `json:"kubernetes.io/serviceaccount/service-account.uid"`
 	}
-	if !readSegment(parts[1], &claims) {
+	if !ReadClaims(token, &claims) {
 		return ""
 	}
 	return claims.UID
+}
+
+// ReadClaims reads those of a token without verifying it, and reports whether it is one.
+func ReadClaims(token string, into any) bool {
+	parts := strings.Split(token, ".")
+	return len(parts) == 3 && readSegment(parts[1], into)
 }
 
 // readSegment reads the header or the payload of a token, and reports whether it is one.

@@ -18,10 +18,8 @@
 package faultproxy
 
 import (
-	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -88,15 +86,10 @@ type Request struct {
 	// deletecollection.
 	Verb string
 	// Resource, Namespace, Name and Subresource are empty where the path has none.
-	// A path that is not one of a resource is Path alone.
 	Resource, Namespace, Name, Subresource string
 
 	// Began is when the request arrived.
 	Began time.Time
-
-	Path   string
-	Query  url.Values
-	Accept string
 
 	// Code is the status of the answer; 0 while there is none and if the client got
 	// none.
@@ -108,11 +101,6 @@ type Request struct {
 	Open bool
 }
 
-// String returns verb, resource, namespace and name.
-func (r Request) String() string {
-	return fmt.Sprintf("%s %s?%s -> %d (%d)", r.Verb, r.Path, r.Query.Encode(), r.Code, r.Served)
-}
-
 var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // readRequest understands a request as kube-apiserver does.
@@ -120,7 +108,7 @@ func readRequest(r *http.Request) Request {
 	info, _ := requestInfo.NewRequestInfo(r) // with an error, too: what could be read
 	read := Request{
 		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource,
-		Path: r.URL.Path, Query: r.URL.Query(), Accept: r.Header.Get("Accept"), Open: true,
+		Open: true,
 	}
 	if read.Resource == "namespaces" { // an object of its own and in no namespace
 		read.Namespace = ""
@@ -133,10 +121,3 @@ type Match func(Request) bool
 
 // Any selects every request.
 func Any(Request) bool { return true }
-
-// On selects requests by verb and resource; "" matches all.
-func On(verb, resource string) Match {
-	return func(r Request) bool {
-		return (verb == "" || r.Verb == verb) && (resource == "" || r.Resource == resource)
-	}
-}

@@ -128,8 +128,7 @@ func (s *Server) list(t *table, r *Request) (any, error) {
 func partial(of metav1.ListInterface, rest []*version) document {
 	list := metav1.PartialObjectMetadataList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
-		ListMeta: metav1.ListMeta{ResourceVersion: of.GetResourceVersion(), Continue: of.GetContinue()},
-	}
+		ListMeta: metav1.ListMeta{ResourceVersion: of.GetResourceVersion(), Continue: of.GetContinue()}}
 	for _, v := range rest {
 		list.Items = append(list.Items,
 			metav1.PartialObjectMetadata{ObjectMeta: *meta.AsPartialObjectMetadata(v.object).ObjectMeta.DeepCopy()})

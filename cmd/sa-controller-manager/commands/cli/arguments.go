@@ -33,6 +33,25 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// Parent makes a command the parent of others. By itself it prints its help.
+func Parent(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	parent.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	// Cobra's own default, which it sets only where it words the error.
+	parent.SuggestionsMinimumDistance = 2
+	Add(parent, children...)
+	return parent
+}
+
+// Add makes commands the children of parent. Those that do not check their arguments take none.
+func Add(parent *cobra.Command, children ...*cobra.Command) {
+	for _, cmd := range append(children, parent) {
+		if cmd.Args == nil {
+			cmd.Args = NoArguments
+		}
+	}
+	parent.AddCommand(children...)
+}
+
 // WhenValid returns what a command runs: run, unless validate finds problems with the flags.
 func WhenValid(validate func() []error, run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {

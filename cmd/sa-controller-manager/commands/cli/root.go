@@ -83,15 +83,6 @@ func exit(err error, stderr io.Writer) int {
 	return 1
 }
 
-// Parent makes a command the parent of others. By itself it prints its help.
-func Parent(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
-	parent.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	// Cobra's own default, which it sets only where it words the error.
-	parent.SuggestionsMinimumDistance = 2
-	parent.AddCommand(children...)
-	return parent
-}
-
 // rare are flags that few users need.
 var rare = []string{
 	"account", "apiserver", "bound-tokens-only", "cache-age", "context",

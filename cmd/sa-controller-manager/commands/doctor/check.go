@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,6 +50,15 @@ func stepNames() []string {
 		names = append(names, step.Name)
 	}
 	return names
+}
+
+// checksText is the list in the help.
+func checksText() string {
+	var b strings.Builder
+	for _, step := range steps() {
+		fmt.Fprintf(&b, "  %-19s%s\n", step.Name, step.About)
+	}
+	return b.String()
 }
 
 // selected returns the checks in only, or all if only is empty, except those in skip.

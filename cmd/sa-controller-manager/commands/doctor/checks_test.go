@@ -162,7 +162,7 @@ func TestNotInstalled(t *testing.T) {
 		failing("create", "serviceaccounts")(t, c, server.Clientset)
 		c.Dial = func(string) (kubernetes.Interface, error) { return server, nil }
 	}
-	ha := controlPlane([]string{"a", "b"}, "10.0.0.1", "10.0.0.2")
+	ha := clitest.ControlPlane([]string{"a", "b"}, "10.0.0.1", "10.0.0.2")
 	const why = "https://10.0.0.1:6443: request a token of service account kube-system/default, to see which key kube-apiserver signs " +
 		"with: the API is down"
 	try(t, "apiservers", map[string]checkCase{

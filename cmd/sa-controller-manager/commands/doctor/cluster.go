@@ -154,33 +154,6 @@ func (c *cluster) rootCAs(ctx context.Context) (*rootca.Published, error) {
 	})
 }
 
-// tokenSecret is what is kept of a token Secret: never the token, nor anything that it could be
-// restored from.
-type tokenSecret struct {
-	*tokensecrets.TokenSecret
-
-	rootCA rootca.Certificates
-}
-
-func (s tokenSecret) name() string { return s.Namespace + "/" + s.Name }
-
-// tokenSecrets returns all token Secrets, without the tokens.
-func (c *cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
-	return c.facts.secrets.get(ctx, func(ctx context.Context) (secrets []tokenSecret, err error) {
-		list := c.Client.CoreV1().Secrets(metav1.NamespaceAll).List
-		options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
-		err = paging.Each(ctx, "token Secrets", list, options, func(page *corev1.SecretList) error {
-			for i := range page.Items {
-				one := &page.Items[i]
-				secrets = append(secrets, tokenSecret{tokensecrets.Observe(one),
-					rootca.CertificatesOf(string(one.Data[corev1.ServiceAccountRootCAKey]))})
-			}
-			return nil
-		})
-		return secrets, err
-	})
-}
-
 // accounts are the UIDs of all ServiceAccounts, and those that list Secrets which no token controller has added.
 type accounts struct {
 	uids      map[cache.ObjectName]types.UID

@@ -75,7 +75,6 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Short:   "Find problems in a cluster, and print their remedies",
 		Long:    fmt.Sprintf(description, checksText()),
 		Example: examples,
-		Args:    cli.NoArguments,
 		RunE: cli.WhenValid(o.validate, func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
@@ -85,15 +84,6 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		cli.AddCompletion(cmd, name, stepNames()...)
 	}
 	return cmd
-}
-
-// checksText is the list in the help.
-func checksText() string {
-	var b strings.Builder
-	for _, step := range steps() {
-		fmt.Fprintf(&b, "  %-19s%s\n", step.Name, step.About)
-	}
-	return b.String()
 }
 
 func (o *commandOptions) addFlags(cmd *cobra.Command) {

@@ -6,7 +6,9 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -16,6 +18,9 @@ import (
 	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
+	"sa-controller-manager/controllers/keyring/hosts"
+	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/manifests"
 )
@@ -85,4 +90,57 @@ func (c *cluster) checkControlPlane(ctx context.Context) (check.Result, error) {
 	here, err := configfile.Findings(manifests.StaticDirectory) // on a node of the control plane
 	found.Findings = append(found.Findings, here.Findings...)
 	return found, err
+}
+
+// checkAPIServers finds a kube-apiserver that does not know a key which another one or a replica signs with, such as
+// the kube-apiserver of a node that joined after a rotation.
+func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err error) {
+	servers := &operator.Cluster{Client: c.Client, Dial: c.Dial, Namespace: c.Namespace, Account: c.Account}
+	installed, unsure := c.installed(ctx)
+	managed := unsure == nil && !installed // by others, whose addresses need not be reachable from here
+	rings, err := hosts.Refresh(ctx, c.Client, false)
+	if err != nil {
+		return found, err
+	}
+	if err := servers.Find(ctx, rings.APIServers()); err != nil {
+		if managed {
+			return check.Skip(operator.Unasked(err).Why), nil
+		}
+		found.Findings = append(found.Findings, operator.Unasked(err))
+	}
+	found.Findings = append(found.Findings, servers.Accepting(ctx, rings.Removed, false)...)
+	if len(servers.Others)+len(found.Findings) == 0 {
+		return check.Skip("one kube-apiserver"), nil
+	}
+	signers, err := signersByKey(ctx, rings, servers)
+	if err != nil && managed {
+		return check.Skip(err.Error()), nil
+	}
+	found.Note = fmt.Sprintf("kube-apiservers asked: %d", len(servers.Others))
+	for _, server := range servers.Others {
+		ids, unknown := publishedIDs(ctx, apiservers.Getter(server.Client))
+		if unknown != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", server.URL, unknown))
+			continue
+		}
+		found.Findings = append(found.Findings, lacking("the kube-apiserver at "+server.URL, ids, signers)...)
+	}
+	return found, err
+}
+
+// signersByKey names, for each key in use, a kube-apiserver or a replica that signs with it.
+func signersByKey(ctx context.Context, rings hosts.Published, servers *operator.Cluster) (map[string]string, error) {
+	ids, err := servers.SigningKeyIDs(ctx)
+	signers, stands := map[string]string{}, hosts.Stand(hosts.File{}, rings)
+	for _, entry := range rings.Entries {
+		if stands.Has(entry.SignsWith) && !rings.RevokedID(entry.SignsWith) { // another one may be of another cluster
+			signers[entry.SignsWith] = "with which the process on host " + entry.Host + " signs"
+		}
+	}
+	for id, url := range ids {
+		if strings.Contains(url, "://") { // otherwise it is one of the others
+			signers[id] = "with which the kube-apiserver at " + url + " signs"
+		}
+	}
+	return signers, err
 }

@@ -6,11 +6,9 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +17,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/hosts"
-	"sa-controller-manager/controllers/keyring/operator"
-	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 )
@@ -141,59 +137,6 @@ func (c *cluster) checkKeys(ctx context.Context) (check.Result, error) {
 		}
 	}
 	return check.Result{Findings: lacking("kube-apiserver", ids, wanted), Note: fmt.Sprintf("keys compared: %d", len(wanted))}, nil
-}
-
-// checkAPIServers finds a kube-apiserver that does not know a key which another one or a replica signs with, such as
-// the kube-apiserver of a node that joined after a rotation.
-func (c *cluster) checkAPIServers(ctx context.Context) (found check.Result, err error) {
-	servers := &operator.Cluster{Client: c.Client, Dial: c.Dial, Namespace: c.Namespace, Account: c.Account}
-	installed, unsure := c.installed(ctx)
-	managed := unsure == nil && !installed // by others, whose addresses need not be reachable from here
-	rings, err := hosts.Refresh(ctx, c.Client, false)
-	if err != nil {
-		return found, err
-	}
-	if err := servers.Find(ctx, rings.APIServers()); err != nil {
-		if managed {
-			return check.Skip(operator.Unasked(err).Why), nil
-		}
-		found.Findings = append(found.Findings, operator.Unasked(err))
-	}
-	found.Findings = append(found.Findings, servers.Accepting(ctx, rings.Removed, false)...)
-	if len(servers.Others)+len(found.Findings) == 0 {
-		return check.Skip("one kube-apiserver"), nil
-	}
-	signers, err := signersByKey(ctx, rings, servers)
-	if err != nil && managed {
-		return check.Skip(err.Error()), nil
-	}
-	found.Note = fmt.Sprintf("kube-apiservers asked: %d", len(servers.Others))
-	for _, server := range servers.Others {
-		ids, unknown := publishedIDs(ctx, apiservers.Getter(server.Client))
-		if unknown != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", server.URL, unknown))
-			continue
-		}
-		found.Findings = append(found.Findings, lacking("the kube-apiserver at "+server.URL, ids, signers)...)
-	}
-	return found, err
-}
-
-// signersByKey names, for each key in use, a kube-apiserver or a replica that signs with it.
-func signersByKey(ctx context.Context, rings hosts.Published, servers *operator.Cluster) (map[string]string, error) {
-	ids, err := servers.SigningKeyIDs(ctx)
-	signers, stands := map[string]string{}, hosts.Stand(hosts.File{}, rings)
-	for _, entry := range rings.Entries {
-		if stands.Has(entry.SignsWith) && !rings.RevokedID(entry.SignsWith) { // another one may be of another cluster
-			signers[entry.SignsWith] = "with which the process on host " + entry.Host + " signs"
-		}
-	}
-	for id, url := range ids {
-		if strings.Contains(url, "://") { // otherwise it is one of the others
-			signers[id] = "with which the kube-apiserver at " + url + " signs"
-		}
-	}
-	return signers, err
 }
 
 // checkKeyRings finds hosts whose key ring lacks a key of the newest one, or was restored.

@@ -120,3 +120,30 @@ func (c *cluster) checkReferences(ctx context.Context) (check.Result, error) {
 	findings, err := tokensecrets.FindReferences(ctx, c.Client, accounts.referring, func(name cache.ObjectName) bool { return known[name] })
 	return check.Result{Findings: findings, Note: fmt.Sprintf("accounts: %d", len(accounts.uids))}, err
 }
+
+// tokenSecret is what is kept of a token Secret: never the token, nor anything that it could be
+// restored from.
+type tokenSecret struct {
+	*tokensecrets.TokenSecret
+
+	rootCA rootca.Certificates
+}
+
+func (s tokenSecret) name() string { return s.Namespace + "/" + s.Name }
+
+// tokenSecrets returns all token Secrets, without the tokens.
+func (c *cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
+	return c.facts.secrets.get(ctx, func(ctx context.Context) (secrets []tokenSecret, err error) {
+		list := c.Client.CoreV1().Secrets(metav1.NamespaceAll).List
+		options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
+		err = paging.Each(ctx, "token Secrets", list, options, func(page *corev1.SecretList) error {
+			for i := range page.Items {
+				one := &page.Items[i]
+				secrets = append(secrets, tokenSecret{tokensecrets.Observe(one),
+					rootca.CertificatesOf(string(one.Data[corev1.ServiceAccountRootCAKey]))})
+			}
+			return nil
+		})
+		return secrets, err
+	})
+}

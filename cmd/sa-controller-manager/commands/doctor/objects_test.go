@@ -15,7 +15,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -318,17 +317,6 @@ func issueWith(t *testing.T, client *fake.Clientset, key *signing.PrivateKey) {
 	})
 }
 
-// controlPlane are the objects of one with a kube-apiserver on each host.
-func controlPlane(hosts []string, addresses ...string) []runtime.Object {
-	return append(clitest.IdentityLeases(hosts...), &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"},
-		},
-		Ports:     []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
-		Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}},
-	})
-}
-
 func TestAPIServers(t *testing.T) {
 	t.Parallel()
 	old, next := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256())
@@ -341,7 +329,7 @@ func TestAPIServers(t *testing.T) {
 	mixed := published.DeepCopy() // the ring of another cluster was put on cp-3
 	mixed.Data["host.cp-2"] = mixed.Data["host.cp-1"]
 	mixed.Data["host.cp-3"] = []byte(`{"generation":9,"history":["w"],"keys":{"other":"active"},"signsWith":"other","signer":true}`)
-	ha := slices.Clip(controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1", "10.0.0.2"))
+	ha := slices.Clip(clitest.ControlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1", "10.0.0.2"))
 	with := func(first, second *clitest.KubeClient) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(t *testing.T, c *cluster, client *fake.Clientset) {
 			issueWith(t, client, next)
@@ -354,7 +342,7 @@ func TestAPIServers(t *testing.T) {
 	failing("create", "serviceaccounts")(t, nil, down.Clientset)
 	const second = "https://10.0.0.2:6443"
 	try(t, "apiservers", map[string]checkCase{
-		"One":  {objects: controlPlane([]string{"cp-1"}, "10.0.0.1"), skipped: "one kube-apiserver"},
+		"One":  {objects: clitest.ControlPlane([]string{"cp-1"}, "10.0.0.1"), skipped: "one kube-apiserver"},
 		"Good": {objects: append(ha, published), change: with(newAPIServer(t, next, old, next), newAPIServer(t, next, old, next))},
 		"JoinedLater": {
 			reason:  "kubeadm join has copied the key from before the rotation, and the key ring has both",
@@ -381,7 +369,7 @@ func TestAPIServers(t *testing.T) {
 		},
 		"NotReached": {
 			reason:  "only one address is known",
-			objects: controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1"), change: with(newAPIServer(t, old, old), nil),
+			objects: clitest.ControlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1"), change: with(newAPIServer(t, old, old), nil),
 			want: []string{"apiserver-not-asked: kube-apiserver runs on 2 hosts, and only 1 can be asked: not on 1 of cp-1, cp-2"},
 		},
 		"NoJWKS": {

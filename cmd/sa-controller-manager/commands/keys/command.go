@@ -4,7 +4,6 @@
 package keys
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"time"
@@ -60,7 +59,6 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Use:   "keys",
 		Short: "Make, show and rotate the signing keys of a key ring",
 		Long:  description,
-		Args:  cli.NoArguments,
 
 		SuggestFor: []string{"rotate", "revoke", "rollback", "prune"},
 	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newNextCommand(client), newRollbackCommand(client),
@@ -72,9 +70,6 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc) *commandOptions {
 	o := &commandOptions{client: client, connection: options.Connection{QPS: -1}, // some dozens of requests, for which a user waits
 		policy: ring.Policy{CacheAge: 24 * time.Hour, TokenLifetime: 365 * 24 * time.Hour}}
-	if cmd.Args == nil {
-		cmd.Args = cli.NoArguments
-	}
 	cli.AddConnectionFlags(cmd, &o.connection)
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&o.sockets, remote.SocketsFlag, o.sockets,
@@ -161,35 +156,4 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 		op.Cluster.Others = append(op.Cluster.Others, operator.APIServer{URL: url, Client: other})
 	}
 	return op, nil
-}
-
-// runs has cmd run with valid flags. check, unless it is nil, finds problems of further flags.
-func (o *commandOptions) runs(cmd *cobra.Command, check func(*options.Problems),
-	run func(context.Context, *operator.Operator) error) *cobra.Command {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o.args = args
-		p := o.validate()
-		if check != nil {
-			check(&p)
-		}
-		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
-			return err
-		}
-		operator, err := o.operator(cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		defer operator.Signers.Close()
-		return run(cmd.Context(), operator)
-	}
-	return cmd
-}
-
-func (o *commandOptions) print(cmd *cobra.Command, operator *operator.Operator) (*Report, error) {
-	report, err := newReport(cmd.Context(), operator, cli.ClusterFlags(o.connection))
-	if err != nil {
-		return nil, err
-	}
-	report.Pruned, report.DryRun = o.pruned, o.connection.DryRun
-	return report, report.Print(cmd.OutOrStdout(), o.output.Format)
 }

@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,8 +14,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/relying"
-	"sa-controller-manager/controllers/keyring/ring"
-	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
@@ -57,7 +53,6 @@ func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
 		Long:  jwksDescription,
 		Example: `  # What relying parties are to know, of kubeadm's key.
   sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json`,
-		Args: cli.NoArguments,
 	}
 	cmd.RunE = cli.WhenValid(func() []error { return o.validate(cmd) }, func(cmd *cobra.Command, _ []string) error {
 		return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -108,124 +103,4 @@ func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring [
 		return err
 	}
 	return compared(relying.Compare(ring, documents), o.output.Format, stdout, stderr)
-}
-
-// compared prints a comparison, and returns cli.ErrFindings unless all keys are the same.
-func compared(lines []relying.Line, format string, stdout, stderr io.Writer) error {
-	if err := Print(stdout, lines, format); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(lines, func(line relying.Line) bool { return line.Result != relying.Same }) {
-		fmt.Fprintln(stderr, "The published keys are not the given ones.")
-		return cli.ErrFindings
-	}
-	return nil
-}
-
-// Print writes a comparison as "table", "json" or "yaml".
-func Print(w io.Writer, lines []relying.Line, output string) error {
-	document := struct {
-		printers.Head
-		Keys []relying.Line `json:"keys"`
-	}{printers.Of("KeyComparison"), lines}
-	return printers.Document(w, output, document, func() string {
-		var b strings.Builder
-		table := printers.Table(&b)
-		fmt.Fprintln(table, "KEY-ID\tALGORITHM\tSTATE\tRESULT\tDETAIL")
-		for _, line := range lines {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n",
-				printers.OrNone(line.ID), printers.OrNone(line.Algorithm), printers.OrNone(string(line.State)), line.Result,
-				printers.Printable(line.Detail))
-		}
-		table.Flush()
-		return b.String()
-	})
-}
-
-// publishOptions are the flags of "keys publish".
-type publishOptions struct {
-	commandOptions
-
-	publishing options.Publishing
-	replace    bool
-	check      bool
-	caFile     string
-}
-
-func newPublishCommand() *cobra.Command {
-	o := &publishOptions{}
-	cmd := &cobra.Command{
-		Use:   "publish",
-		Short: "Publish the keys once for relying parties",
-		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
-does all the time, and print the JWKS. Documents of another issuer stay, unless --replace is given:
-then its relying parties refuse its tokens. --check compares what they read with the ring.`,
-		Args: cli.NoArguments,
-	}
-	o.addRing(cmd.Flags())
-	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
-		"With --publish-keys: https `URL` of the issuer, as kube-apiserver has it first.")
-	options.AddSome(cmd.Flags(), map[string]string{
-		options.PublishKeysFlag: "`Directory` to write to, as for the manager: file:///DIRECTORY. May be given several times.",
-	}, &o.publishing)
-	cmd.Flags().BoolVar(&o.replace, "replace", o.replace,
-		"Replace the documents of another issuer, too. Its tokens are refused from then on.")
-	cmd.Flags().BoolVar(&o.check, "check", o.check,
-		"Get the JWKS below --service-account-issuer then, and compare it with the ring. Exit code: 2 if a key is not the same.")
-	AddCAFile(cmd, &o.caFile)
-	cli.AddDryRun(cmd, &o.connection)
-	cmd.RunE = cli.WhenValid(o.validate, func(cmd *cobra.Command, _ []string) error {
-		return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-	})
-	return cmd
-}
-
-func (o *publishOptions) validate() []error {
-	p := append(o.validateRing(), o.publishing.Validate()...)
-	destinations := o.publishing.Destinations
-	if o.replace && len(destinations) == 0 {
-		p.Add("replace", o.replace, "must come with --"+options.PublishKeysFlag)
-	}
-	if o.check && o.issuer == "" {
-		p.Add("check", o.check, "must come with --service-account-issuer")
-	}
-	if len(destinations) > 0 {
-		p = append(p, o.publishing.ValidateFor(&options.Keys{KeyRing: o.ring, Issuers: []string{o.issuer}})...)
-	}
-	return p
-}
-
-func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	cli.WritesTo(stderr, &o.connection)
-	state, err := ring.At(o.ring).Read()
-	if err != nil {
-		return err
-	}
-	documents := relying.Documents{Issuer: o.issuer, Replace: o.replace, DryRun: o.connection.DryRun}
-	for _, path := range o.publishing.Directories() {
-		to := relying.Directory(path)
-		wrote, err := documents.Publish(to, state.Ring())
-		if err != nil {
-			return fmt.Errorf("publish the keys at %s: %w", to, err)
-		}
-		fmt.Fprintf(stderr, "%s: documents written: %q.\n", to, wrote)
-	}
-	jwks, err := signing.MarshalJWKS(state.Ring().KeySet().All())
-	if err != nil {
-		return err
-	}
-	if _, err = fmt.Fprintf(stdout, "%s\n", jwks); err != nil || !o.check {
-		return err
-	}
-	ctx, cancel := cli.AnswerWithin(ctx, checkTimeout)
-	defer cancel()
-	there, err := ReadPublished(ctx, nil, nil, strings.TrimSuffix(o.issuer, "/")+signing.JWKSPath, o.caFile)
-	if err != nil {
-		return err
-	}
-	keys, err := Read(&options.Keys{KeyRing: o.ring})
-	if err != nil {
-		return err
-	}
-	return compared(relying.Compare(keys, there), "table", stderr, stderr)
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/controllers/keyring/relying"
 	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 )
@@ -85,6 +87,15 @@ func (r *Report) table() string {
 	return b.String()
 }
 
+func (o *commandOptions) print(cmd *cobra.Command, operator *operator.Operator) (*Report, error) {
+	report, err := newReport(cmd.Context(), operator, cli.ClusterFlags(o.connection))
+	if err != nil {
+		return nil, err
+	}
+	report.Pruned, report.DryRun = o.pruned, o.connection.DryRun
+	return report, report.Print(cmd.OutOrStdout(), o.output.Format)
+}
+
 // timeWord formats a time. One in the future was taken by a wrong clock, and says nothing.
 func timeWord(at time.Time) string {
 	if at.After(time.Now().Add(time.Hour)) {
@@ -120,4 +131,29 @@ else is changed.`,
 		}
 		return err
 	})
+}
+
+// compared prints a comparison, and returns cli.ErrFindings unless all keys are the same.
+func compared(lines []relying.Line, format string, stdout, stderr io.Writer) error {
+	document := struct {
+		printers.Head
+		Keys []relying.Line `json:"keys"`
+	}{printers.Of("KeyComparison"), lines}
+	err := printers.Document(stdout, format, document, func() string {
+		var b strings.Builder
+		table := printers.Table(&b)
+		fmt.Fprintln(table, "KEY-ID\tALGORITHM\tSTATE\tRESULT\tDETAIL")
+		for _, line := range lines {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n",
+				printers.OrNone(line.ID), printers.OrNone(line.Algorithm), printers.OrNone(string(line.State)), line.Result,
+				printers.Printable(line.Detail))
+		}
+		table.Flush()
+		return b.String()
+	})
+	if err == nil && slices.ContainsFunc(lines, func(line relying.Line) bool { return line.Result != relying.Same }) {
+		fmt.Fprintln(stderr, "The published keys are not the given ones.")
+		return cli.ErrFindings
+	}
+	return err
 }

@@ -144,3 +144,25 @@ func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems)
 		return nil
 	})
 }
+
+// runs has cmd run with valid flags. check, unless it is nil, finds problems of further flags.
+func (o *commandOptions) runs(cmd *cobra.Command, check func(*options.Problems),
+	run func(context.Context, *operator.Operator) error) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.args = args
+		p := o.validate()
+		if check != nil {
+			check(&p)
+		}
+		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
+			return err
+		}
+		operator, err := o.operator(cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer operator.Signers.Close()
+		return run(cmd.Context(), operator)
+	}
+	return cmd
+}

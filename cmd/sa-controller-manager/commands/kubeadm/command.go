@@ -6,11 +6,16 @@
 package kubeadm
 
 import (
+	"errors"
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/manifests/identity"
+	"sa-controller-manager/manifests/takeover"
 )
 
 const description = `Add this program to a control plane of kubeadm or kind, on the node itself, and remove it
@@ -33,7 +38,6 @@ func NewCommand() *cobra.Command {
 		Use:   "kubeadm",
 		Short: "Add this program to a kubeadm control plane, or remove it",
 		Long:  description,
-		Args:  cli.NoArguments,
 	}, newKubeconfigCommand(), newTakeoverCommand(newPodFlags()), newHandbackCommand(), newRestartCommand(), newStatusCommand())
 }
 
@@ -44,7 +48,6 @@ func newKubeconfigCommand() *cobra.Command {
 		Use:   "kubeconfig",
 		Short: "Write the kubeconfig that this program runs with",
 		Long:  kubeconfigDescription,
-		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var p options.Problems
 			p.Positive("validity", c.Validity)
@@ -69,5 +72,28 @@ func newKubeconfigCommand() *cobra.Command {
 		"--token-secrets=auto and --service-account-key-ring.")
 	fs.BoolVar(&c.OnlySigner, "only-signer", c.OnlySigner, "With --apply-permissions: only what \"signer\" needs.")
 	fs.BoolVar(&watch, "watch", watch, "Keep running, and do this every four minutes, sooner after a failure.")
+	return cmd
+}
+
+const restartDescription = `Have the kubelet restart kube-apiserver or kube-controller-manager of this node, and wait until it is
+ready again: an annotation of ours in its manifest changes. A handback takes the annotation out, and
+restores the manifest byte for byte if nothing else was edited.`
+
+func newRestartCommand() *cobra.Command {
+	f, components := newNodeFlags(), []string{takeover.StepAPIServer, takeover.StepControllerManager}
+	cmd := &cobra.Command{
+		Use:   "restart COMPONENT",
+		Short: "Restart kube-apiserver or kube-controller-manager on this node",
+		Long:  restartDescription,
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || !slices.Contains(components, args[0]) {
+				return cli.InvalidFlags(cmd.CommandPath(), []error{errors.New("want one COMPONENT, of " + strings.Join(components, ", "))})
+			}
+			f.Steps = args
+			return f.run(cmd, takeover.Restart)
+		},
+	}
+	f.addTo(cmd)
 	return cmd
 }

@@ -25,7 +25,6 @@ func newStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Print whether this node was taken over, and how",
 		Long:  statusDescription,
-		Args:  cli.NoArguments,
 	}
 	validate := func() []error { return append(f.validate(), output.Validate()...) }
 	cmd.RunE = cli.WhenValid(validate, func(cmd *cobra.Command, _ []string) error {

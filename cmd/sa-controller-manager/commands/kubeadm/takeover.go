@@ -35,7 +35,6 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 		Short:   "Take over from kube-controller-manager and kube-apiserver on this node",
 		Long:    takeoverDescription,
 		Example: takeoverExamples,
-		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.takeOver(cmd) },
 	}
 	f.addTo(cmd)
@@ -70,4 +69,27 @@ func (f *nodeFlags) takeOver(cmd *cobra.Command) error {
 	f.KeepPlugin = f.OnlySigner || staticpod.Command(f.Pod.ExtraArgs).Last(takeover.RegistrationFlag) != ""
 	f.Pod.OtherVersion = f.Pod.Image != "" || f.Pod.Binary != f.pod.self
 	return f.run(cmd, takeover.Run)
+}
+
+const handbackDescription = `Undo a takeover on this control-plane node: kube-apiserver gets its plugin back, then
+kube-controller-manager its controllers; then the webhook is unregistered, and our static pod
+ends. A manifest that has not been edited since the takeover becomes what it was before, byte
+for byte. This works while kube-apiserver does not start, and whatever is wrong with our process.
+
+The key files that the two components get back must hold the key that signs now and all keys
+that verify. After a rotation they may not: the command then names the key and changes nothing.
+See docs/rotation.md, and docs/uninstall.md for what remains.`
+
+func newHandbackCommand() *cobra.Command {
+	f := newNodeFlags(takeover.StepAPIServer, takeover.StepControllerManager, takeover.StepManager)
+	cmd := &cobra.Command{
+		Use:   "handback",
+		Short: "Undo a takeover on this node",
+		Long:  handbackDescription,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd, takeover.Handback) },
+	}
+	f.addTo(cmd)
+	cmd.Flags().BoolVar(&f.SkipKeyCheck, "skip-key-check", f.SkipKeyCheck,
+		"Continue although the key files that the two components get back are missing or lack keys in use, and print what is refused then.")
+	return cmd
 }

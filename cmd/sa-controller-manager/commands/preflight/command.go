@@ -58,7 +58,6 @@ func newCommand(client cli.ClientFunc, o *options.Options) *cobra.Command {
 		Short:   "Ask whether all permissions are there, and print what grants the missing ones",
 		Long:    description,
 		Example: examples,
-		Args:    cli.NoArguments,
 		RunE: cli.WhenValid(func() []error { return append(o.Validate(), output.Validate()...) }, func(cmd *cobra.Command,
 			_ []string) error {
 			return run(cmd, o, client, output.Format)

@@ -24,7 +24,6 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cli.NoArguments,
 		RunE: cli.WhenValid(output.Validate, func(cmd *cobra.Command, _ []string) error {
 			return writeTo(cmd.OutOrStdout(), output.Format, componentversion.Get())
 		}),

@@ -1,8 +1,6 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook implements the commands that switch the admission webhook off and on, and that write
-// its configurations as files. They need no running manager.
 package webhook
 
 import (
@@ -26,39 +24,6 @@ import (
 // switchTimeout limits the four requests of a command. A user who switches the webhook off in an
 // emergency wants to know soon if that fails.
 const switchTimeout = 30 * time.Second
-
-const description = `Switch the admission webhook of a cluster off, or on again. It is registered in
-a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration, both called
-` + registration.Name + `.
-
-If the webhook refuses valid Pods, or does not answer:
-
-  sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf
-
-From then on kube-apiserver does not call it, and no replica registers it again.
-The same with kubectl alone, if this program is not available:
-
-  kubectl patch mutatingwebhookconfigurations,validatingwebhookconfigurations ` + registration.Name + ` \
-    --type=merge -p '{"metadata":{"annotations":{"` + registration.Annotation + `":"` + registration.AnnotationOff + `"}},"webhooks":null}'
-
-The annotation ` + registration.Annotation + `=` + registration.AnnotationOff + ` stops all writing as long as it is on
-either object, also by itself:
-
-  kubectl annotate mutatingwebhookconfigurations ` + registration.Name + ` \
-    ` + registration.Annotation + `=` + registration.AnnotationOff + `
-
-Objects that are deleted without it are created again.
-
-kube-apiserver may have the webhook from files instead (--webhook-registration=static).
-These are removed on each control-plane host, without any API:
-
-  ` + onHost + `
-
-Pods that are created while the webhook is off stay without account and token, unless
-the policy ` + podpolicy.CompletionName + ` completes them.`
-
-// onHost is the way out of files, with the directory of the takeover.
-const onHost = options.ProgramName + " webhook unregister --" + options.StaticDirFlag + "=" + manifests.StaticDirectory
 
 // onOff is one of the commands unregister and register.
 type onOff struct {
@@ -128,20 +93,6 @@ func switches() []onOff {
 	}
 }
 
-// NewCommand returns the command webhook with its subcommands.
-func NewCommand(client cli.ClientFunc, write WriteManifestsFunc) *cobra.Command {
-	var children []*cobra.Command
-	for _, s := range switches() {
-		children = append(children, s.command(client))
-	}
-	return cli.Parent(&cobra.Command{
-		Use:   "webhook",
-		Short: "Switch the admission webhook off and on",
-		Long:  description,
-		Args:  cli.NoArguments,
-	}, append(children, newManifestsCommand(write))...)
-}
-
 func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 	var o options.Connection
 	var dir string
@@ -150,7 +101,6 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 		Use:   s.name,
 		Short: s.short,
 		Long:  s.long,
-		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			var connected kubernetes.Interface
 			if dir == "" {
@@ -196,27 +146,4 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 		"Act on the files of this host in this `directory`, that of the manager, instead of the API.")
 	cmd.MarkFlagsMutuallyExclusive("context", options.StaticDirFlag)
 	return cmd
-}
-
-func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, o *options.Connection, ifPlugin bool) error {
-	ctx, cancel := cli.AnswerWithin(cmd.Context(), switchTimeout)
-	defer cancel()
-	if ifPlugin {
-		if err := checkPlugin(ctx, client); err != nil {
-			return err
-		}
-	}
-	if err := s.act(ctx, client); err != nil {
-		return err
-	}
-	if o.DryRun {
-		return nil
-	}
-	if err := s.proves(ctx, client, cli.ClusterFlags(*o)); err != nil {
-		return err
-	}
-	if err := podpolicy.SetAction(ctx, client, s.policy); err != nil || s.policy == admissionregistrationv1.Warn {
-		return err
-	}
-	return policiesAreOurs(ctx, client)
 }

@@ -37,7 +37,6 @@ func newManifestsCommand(write WriteManifestsFunc) *cobra.Command {
 		Short:   "Write the webhook configurations as files for kube-apiserver",
 		Long:    manifestsDescription,
 		Example: manifestsExample,
-		Args:    cli.NoArguments,
 		RunE: cli.WhenValid(func() []error {
 			return append(o.Webhook.Validate(), o.Admission.Validate()...)
 		}, func(cmd *cobra.Command, _ []string) error {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +23,7 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/await"
 	"sa-controller-manager/internal/check"
 )
@@ -118,4 +121,27 @@ func checkPlugin(ctx context.Context, client kubernetes.Interface) error {
 			"sa-controller-manager webhook unregister --yes --kubeconfig=admin.conf")
 	}
 	return nil
+}
+
+func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, o *options.Connection, ifPlugin bool) error {
+	ctx, cancel := cli.AnswerWithin(cmd.Context(), switchTimeout)
+	defer cancel()
+	if ifPlugin {
+		if err := checkPlugin(ctx, client); err != nil {
+			return err
+		}
+	}
+	if err := s.act(ctx, client); err != nil {
+		return err
+	}
+	if o.DryRun {
+		return nil
+	}
+	if err := s.proves(ctx, client, cli.ClusterFlags(*o)); err != nil {
+		return err
+	}
+	if err := podpolicy.SetAction(ctx, client, s.policy); err != nil || s.policy == admissionregistrationv1.Warn {
+		return err
+	}
+	return policiesAreOurs(ctx, client)
 }

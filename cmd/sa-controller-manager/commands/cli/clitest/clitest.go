@@ -19,6 +19,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
@@ -64,7 +65,7 @@ func Run(t *testing.T, cmd *cobra.Command, args ...string) Outcome {
 	var stdout, stderr bytes.Buffer
 	root := &cobra.Command{Use: options.ProgramName}
 	cli.SetUpRoot(root, &stdout, &stderr)
-	root.AddCommand(cmd)
+	cli.Add(root, cmd)
 	code := cli.Execute(t.Context(), root, append([]string{cmd.Name()}, args...), &stderr)
 	return Outcome{code, stdout.String(), stderr.String()}
 }
@@ -124,6 +125,17 @@ func IdentityLeases(hosts ...string) (leases []runtime.Object) {
 		}})
 	}
 	return leases
+}
+
+// ControlPlane are the objects of one with a kube-apiserver on each host, and these addresses of the Service kubernetes.
+func ControlPlane(hosts []string, addresses ...string) []runtime.Object {
+	return append(IdentityLeases(hosts...), &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"},
+		},
+		Ports:     []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}},
+	})
 }
 
 // Configurations are those of the webhook, with so many webhooks each.

@@ -74,7 +74,7 @@ type Server struct {
 
 // NewServer returns a Server that does not serve yet.
 func NewServer(config ServerConfig) *Server {
-	config.Metrics = cmp.Or(config.Metrics, NewMetrics(unregistered))
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics(nil))
 	s := &Server{config: config, connections: connlimit.New(config.connectionLimits())}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)

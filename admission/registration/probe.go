@@ -72,9 +72,6 @@ func staged(found []entry) []entry {
 // idle ones.
 const maxProbes = 40
 
-// probeNamespace always exists: kube-apiserver creates it.
-const probeNamespace = metav1.NamespaceSystem
-
 // failure is why there is no proof.
 type failure struct {
 	error
@@ -126,7 +123,7 @@ func (s Spec) probe(ctx context.Context, client kubernetes.Interface, responder 
 	wanted.Spec.AutomountServiceAccountToken = new(false)
 	// A policy may refuse Pods without an account (package podpolicy).
 	wanted.Spec.ServiceAccountName = "default"
-	pod, err := client.CoreV1().Pods(probeNamespace).Create(ctx, wanted, metav1.CreateOptions{
+	pod, err := client.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, wanted, metav1.CreateOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: meta.FieldManager,
 	})
 	answer := responder.answer()
@@ -135,7 +132,7 @@ func (s Spec) probe(ctx context.Context, client kubernetes.Interface, responder 
 		return answer == id, nil
 	case err != nil:
 		err = fmt.Errorf("kube-apiserver has not proved that it reaches %s: create the probe Pod in namespace %s with dryRun: %w",
-			endpoint, probeNamespace, err)
+			endpoint, metav1.NamespaceSystem, err)
 		return false, &failure{error: err, stage: Proving, unasked: !Concerns(err)}
 	case !Answered(pod, id):
 		err = fmt.Errorf("kube-apiserver has created the probe Pod without an answer from %s: it has not called it yet, "+

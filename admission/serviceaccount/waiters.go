@@ -42,7 +42,7 @@ type waiter struct {
 // that wait for tokens there do not block other namespaces. Metrics may be nil.
 func NewWaiters(limit int, metrics *Metrics) *Waiters {
 	return &Waiters{
-		limit: limit, metrics: cmp.Or(metrics, NewMetrics(unregistered)), inside: map[string]int{}, waiting: map[cache.ObjectName]*waiter{},
+		limit: limit, metrics: cmp.Or(metrics, NewMetrics(nil)), inside: map[string]int{}, waiting: map[cache.ObjectName]*waiter{},
 	}
 }
 

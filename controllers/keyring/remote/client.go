@@ -30,7 +30,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
-	"k8s.io/component-base/metrics"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
 	"sa-controller-manager/internal/notify"
@@ -66,7 +65,7 @@ type Client struct {
 // may be nil.
 func NewClient(sockets func() Sockets, counted *Metrics) *Client {
 	if counted == nil {
-		counted = NewMetrics(func(...metrics.Registerable) {}) // without a registry they count nothing
+		counted = NewMetrics(nil)
 	}
 	return &Client{sockets: sockets, metrics: counted, signers: map[string]*signer{}}
 }

@@ -20,7 +20,7 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// The annotations of a probe Pod: an ID of its own, and the webhook's answer.
+// The annotations of a probe Pod: its ID, and the webhook's answer.
 const (
 	probeAnnotation  = "sa-controller-manager/probe"
 	answerAnnotation = "sa-controller-manager/probe-answer"
@@ -29,7 +29,7 @@ const (
 const (
 	exceptProbeName = "except-the-probe"
 
-	// A probe needs no time: it is answered at once or not at all.
+	// A probe needs no time: it is answered immediately or not at all.
 	maxProbeTimeout = 5 * time.Second
 )
 

@@ -80,7 +80,7 @@ func (w *Waiters) leave(namespace string) {
 	w.metrics.waiting.Set(float64(w.entered))
 }
 
-// await returns true once found does, false if ctx ends first. It calls found at once and after
+// await returns true once found does, false if ctx ends first. It calls found immediately and after
 // every Wake of name. The caller has entered.
 func (w *Waiters) await(ctx context.Context, name cache.ObjectName, found func() bool) bool {
 	for {

@@ -13,9 +13,9 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 product := sa-controller-manager
 
 # One way to compile everything but the race-enabled builds, so that build, vet, lint and test
-# share the build cache.
+# share the build cache. Without the tag, gRPC links html/template, and with it the methods of all types.
 export CGO_ENABLED := 0
-export GOFLAGS += -trimpath
+export GOFLAGS += -trimpath -tags=grpcnotrace
 
 # The directory of etcd and kube-apiserver, unless the caller sets KUBEBUILDER_ASSETS.
 ifeq ($(KUBEBUILDER_ASSETS),)
@@ -59,7 +59,7 @@ image: build ## Write the container image to bin/, for "docker load"; needs no e
 # The same commit and the same Go give the same bytes: no file has a path, time, owner or setting of
 # the machine.
 .PHONY: release
-release: export GOFLAGS := -trimpath
+release: export GOFLAGS := -trimpath -tags=grpcnotrace
 release: export GOWORK := off
 release: export GOAMD64 := v1
 release: export GOARM64 := v8.0
@@ -210,7 +210,8 @@ test-integration: deps control-plane kubectl build ## Run the integration tests 
 .PHONY: test-long
 test-long: control-plane kubectl build build-race ## Run all integration tests with a race-enabled binary; some need the whole machine.
 	@test/deps.sh release
-	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m $$(go -C test list ./... | grep -vE '/(kubeadm|faults)$$')
+	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m \
+		$$(go -C test list ./... | grep -vE '/(kubeadm|faults)$$')
 	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 ./kubeadm
 
 # A seed of 0 draws one, which is printed. Faults of the registration come after -for, and take a
@@ -309,7 +310,7 @@ conformance: control-plane build ## Run upstream's specs for ServiceAccounts, or
 
 ##@ Verify
 
-checks := format vet lint imports licence words size modules flags links scripts manifests
+checks := format vet lint imports licence words size binaries modules flags links scripts manifests
 
 .PHONY: verify
 verify: ## Run every verify-* target and print which failed.
@@ -354,6 +355,10 @@ verify-words: ## Check that private words stay out: test/verify/words.txt has wh
 .PHONY: verify-size
 verify-size: ## Check that folders and tests have no more code lines than test/verify/size.txt allows, nor folders far fewer.
 	@test/verify/size.sh
+
+.PHONY: verify-binaries
+verify-binaries: build build-plugin ## Check that the linker leaves out of manager and plugin what they do not need.
+	@test/verify/binaries.sh
 
 .PHONY: verify-scripts
 verify-scripts: ## Check that shell scripts parse and stop at errors.

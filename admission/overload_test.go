@@ -22,8 +22,7 @@ import (
 )
 
 func TestWebhookMaxInFlight(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		goOn := make(chan struct{})
 		plugin := mutates(func(context.Context, *Request, *Response) error { <-goOn; return nil })
 		registry := metrics.NewKubeRegistry()
@@ -64,8 +63,7 @@ func longReview(size int) string {
 // TestSlowBodiesKeepNobodyOut has many bodies arrive without end, which take no place of those that are decided;
 // large ones keep out large ones alone, until they are cut off.
 func TestSlowBodiesKeepNobodyOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		s := start(t, func(c *ServerConfig) {
 			c.Webhook = NewWebhook(WebhookConfig{Plugin: patchEverything(), MaxInFlight: 2})
 		})
@@ -105,8 +103,7 @@ func TestSlowBodiesKeepNobodyOut(t *testing.T) {
 // TestCallsThatCost: a call whose parts take much memory holds a share of it until it is decided, and
 // is not waited for.
 func TestCallsThatCost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		goOn, noWait := make(chan struct{}), make(chan bool, 10)
 		plugin := mutates(func(_ context.Context, r *Request, _ *Response) error { noWait <- r.NoWait; <-goOn; return nil })
 		webhook := NewWebhook(WebhookConfig{Plugin: plugin})
@@ -149,8 +146,7 @@ func (s *site) another(t *testing.T, dials *int, shows ...tls.Certificate) *site
 // TestCallersStay: with names of client certificates a flood of connections that have shown none, or only ask, never
 // evicts one that has, and further ones than there are places for get an answer.
 func TestCallersStay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		caller, callers := newCertificate(t)
 		registry := metrics.NewKubeRegistry()
 		s := start(t, func(c *ServerConfig) {
@@ -182,8 +178,7 @@ func TestCallersStay(t *testing.T) {
 // TestCallersOfAnyName: a CA may have given certificates to others than kube-apiserver, who keep it out by no number
 // of connections. Those that are closed for others are counted.
 func TestCallersOfAnyName(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		caller, callers := newCertificate(t)
 		registry := metrics.NewKubeRegistry()
 		s := start(t, func(c *ServerConfig) {

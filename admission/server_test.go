@@ -152,8 +152,7 @@ func (s *site) postSized(t *testing.T, body io.Reader, size int64) string {
 }
 
 func TestServerAnswers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		reason := errors.New("no certificate yet")
 		s := start(t, func(c *ServerConfig) { c.Ready = func(context.Context) error { return reason } })
 		defer s.end(t)
@@ -167,8 +166,7 @@ func TestServerAnswers(t *testing.T) {
 }
 
 func TestServerEndsByItself(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		s := start(t, nil)
 		defer s.stop()
 		_ = s.listener.Close()
@@ -202,8 +200,7 @@ func TestSlowBody(t *testing.T) {
 }
 
 func TestPatientCallsAreNotCutOff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		waits := mutates(func(ctx context.Context, _ *Request, _ *Response) error {
 			select {
 			case <-ctx.Done():
@@ -273,8 +270,7 @@ func TestServerDrains(t *testing.T) {
 // A caller that has dialed right before the end of the delay still gets its answer, and one that is
 // silent is not waited for longer than newTimeout.
 func TestServerDrainsNewConnections(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		s := start(t, func(c *ServerConfig) { c.DrainDelay, c.DrainTimeout = 5*time.Second, 10*time.Second })
 		s.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := s.dial(ctx, network, address)
@@ -369,25 +365,22 @@ func TestServerTLS(t *testing.T) {
 			ready: "remote error: tls: ", review: "remote error: tls: ", failed: handshakeStranger,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				registry := metrics.NewKubeRegistry()
-				s := start(t, func(c *ServerConfig) {
-					c.Metrics = NewMetrics(registry.MustRegister)
-					if tc.server != nil {
-						tc.server(c)
-					}
-				})
-				if tc.client != nil {
-					tc.client(s.tls)
+		testutil.Bubble(t, name, func(t *testing.T) {
+			registry := metrics.NewKubeRegistry()
+			s := start(t, func(c *ServerConfig) {
+				c.Metrics = NewMetrics(registry.MustRegister)
+				if tc.server != nil {
+					tc.server(c)
 				}
-				testutil.CheckContains(t, tc.reason+": readyz", tc.ready, s.get("/readyz"))
-				testutil.CheckContains(t, tc.reason+": review", tc.review, s.review(t))
-				synctest.Wait()
-				s.end(t)
-				testutil.Check(t, tc.reason+": failed handshakes", failures(tc.failed, 2), testutil.Series(registry, handshakeErrors))
 			})
+			if tc.client != nil {
+				tc.client(s.tls)
+			}
+			testutil.CheckContains(t, tc.reason+": readyz", tc.ready, s.get("/readyz"))
+			testutil.CheckContains(t, tc.reason+": review", tc.review, s.review(t))
+			synctest.Wait()
+			s.end(t)
+			testutil.Check(t, tc.reason+": failed handshakes", failures(tc.failed, 2), testutil.Series(registry, handshakeErrors))
 		})
 	}
 }

@@ -318,7 +318,7 @@ func TestStaticPodRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := StaticPod(tc.options)
-			testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.want), "got %v, want an error about %s", err, tc.want)
+			testutil.CheckError(t, "error", tc.want, err)
 		})
 	}
 }

@@ -108,10 +108,7 @@ func secretOf(t *testing.T, client *fake.Clientset) *corev1.Secret {
 	return testutil.Get(client.CoreV1().Secrets(SecretNamespace).Get(t.Context(), SecretName, metav1.GetOptions{}))(t)
 }
 
-func pause(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
+var pause = testutil.Pause
 
 func TestManagedFirstStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

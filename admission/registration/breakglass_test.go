@@ -30,9 +30,7 @@ import (
 // webhook, it binds nothing.
 func TestDeletedIsCreatedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		r := run(t, a)
-		pause(time.Second)
+		a, r := registers(t)
 		for range 2 {
 			a.remove(t, mutating)
 			a.remove(t, validating)
@@ -86,9 +84,7 @@ func TestBreakGlass(t *testing.T) {
 		},
 	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
-			a := newAPIServer(t)
-			r := run(t, a)
-			pause(time.Second)
+			a, r := registers(t)
 			tc.breaks(t, a)
 			pause(time.Hour)
 			wantState(t, r, Off)
@@ -264,6 +260,7 @@ func TestIsInactive(t *testing.T) {
 	const mutating, validating = "the MutatingWebhookConfiguration " + Name, "the ValidatingWebhookConfiguration " + Name
 	for name, tc := range map[string]struct {
 		mutating, validating *object
+		fails                error // to read the validating one
 		want                 string
 	}{
 		"None":        {},
@@ -272,6 +269,7 @@ func TestIsInactive(t *testing.T) {
 		"Off":         {mutating: stored(AnnotationOff), validating: stored(AnnotationOff)},
 		"OffAndBound": {mutating: stored(AnnotationOff, mutateName), want: mutating},
 		"OneIsOff":    {mutating: stored(AnnotationOff), validating: stored("", validateName), want: validating},
+		"Unread":      {fails: errors.New("boom"), want: "read " + validating + ": boom"}, // that is not inactive
 	} {
 		t.Run(name, func(t *testing.T) {
 			var objects []runtime.Object
@@ -281,22 +279,16 @@ func TestIsInactive(t *testing.T) {
 			if tc.validating != nil {
 				objects = append(objects, kind(1).typed(tc.validating))
 			}
-			if tc.want != "" {
+			if tc.want != "" && tc.fails == nil {
 				tc.want += " still binds a webhook"
 			}
-			testutil.CheckError(t, name, tc.want, IsInactive(t.Context(), fake.NewClientset(objects...)))
+			client := fake.NewClientset(objects...)
+			client.PrependReactor("get", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return tc.fails != nil, nil, tc.fails
+			})
+			testutil.CheckError(t, name, tc.want, IsInactive(t.Context(), client))
 		})
 	}
-}
-
-// What cannot be read is not inactive.
-func TestIsInactiveWithoutAPI(t *testing.T) {
-	t.Parallel()
-	client := fake.NewClientset()
-	client.PrependReactor("get", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("boom")
-	})
-	testutil.CheckError(t, "", "read the ValidatingWebhookConfiguration 00-sa-controller-manager: boom", IsInactive(t.Context(), client))
 }
 
 // stored is a configuration with an annotation and webhooks.

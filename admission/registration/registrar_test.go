@@ -52,9 +52,16 @@ func run(t *testing.T, a *apiserver, changes ...func(*Config)) *Registrar {
 	return r
 }
 
-func pause(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
+var pause = testutil.Pause
+
+// registers starts a Registrar, and waits until it is proved.
+func registers(t *testing.T) (*apiserver, *Registrar) {
+	t.Helper()
+	a := newAPIServer(t)
+	r := run(t, a)
+	pause(time.Second)
+	wantState(t, r, Registered)
+	return a, r
 }
 
 func wantState(t *testing.T, r *Registrar, want State) {
@@ -71,6 +78,10 @@ func TestRegistersWhatIsProved(t *testing.T) {
 			a.noToken = apierrors.NewServerTimeout(corev1.Resource("serviceaccounts"), "create pod", 1)
 			c.Responder = nil
 		},
+		// What comes after the webhook refuses every Pod, and proves that it was called.
+		"by a Pod that is refused later": func(a *apiserver, _ *Config) {
+			a.refuses = errors.New("ValidatingAdmissionPolicy 'team' denied request: it needs the label team")
+		},
 	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
 			a := newAPIServer(t)
@@ -85,6 +96,7 @@ func TestRegistersWhatIsProved(t *testing.T) {
 			pause(time.Hour)
 			_, after := a.counts()
 			testutil.Expect(t, after == writes, "%d writes in an hour in which nothing happened", after-writes)
+			wantState(t, r, Registered)
 		})
 	}
 }
@@ -138,9 +150,7 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 // TestProvedAgain: what is registered stays registered only as long as kube-apiserver reaches it.
 func TestProvedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		r := run(t, a)
-		pause(time.Second)
+		a, r := registers(t)
 		for _, step := range []struct {
 			reason string
 			err    error // of a Pod
@@ -159,23 +169,10 @@ func TestProvedAgain(t *testing.T) {
 	})
 }
 
-// TestRefusedLater: what comes after the webhook refuses every Pod, and proves that it was called.
-func TestRefusedLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		a.refuses = errors.New("ValidatingAdmissionPolicy 'team' denied request: it needs the label team")
-		r := run(t, a)
-		pause(2 * provenFor)
-		wantState(t, r, Registered)
-	})
-}
-
 // TestUnregisterIsCut: what a switch-off leaves behind that ends between its two writes refuses no Pod.
 func TestUnregisterIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		r := run(t, a)
-		pause(time.Second)
+		a, r := registers(t)
 		cut := true
 		a.PrependReactor("update", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			cut = !cut
@@ -205,10 +202,7 @@ func TestProvedByNewConnections(t *testing.T) {
 		"others make enough": {idle: 100_000, want: Unknown, detail: "40 times on connections that it had before"},
 	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
-			a := newAPIServer(t)
-			r := run(t, a)
-			pause(time.Second)
-			wantState(t, r, Registered)
+			a, r := registers(t)
 			a.lets(func() { a.idle, a.dial = tc.idle, tc.dial })
 			pause(2 * provenFor)
 			wantState(t, r, tc.want)
@@ -248,9 +242,7 @@ func TestProofExpires(t *testing.T) {
 		}},
 	} {
 		testutil.Bubble(t, name, func(t *testing.T) {
-			a := newAPIServer(t)
-			r := run(t, a)
-			pause(time.Second)
+			a, r := registers(t)
 			tc.meanwhile(t, a)
 			pause(time.Minute)
 			wantState(t, r, Proving)
@@ -262,9 +254,7 @@ func TestProofExpires(t *testing.T) {
 	}
 	t.Run("UnseenSwitchOff", func(t *testing.T) { // the leader is in the middle of a proof
 		synctest.Test(t, func(t *testing.T) {
-			a := newAPIServer(t)
-			r := run(t, a)
-			pause(time.Second)
+			a, r := registers(t)
 			r.mu.Lock()
 			a.breaks(broken)
 			testutil.Must(t, Unregister(t.Context(), a))
@@ -281,9 +271,7 @@ func TestProofExpires(t *testing.T) {
 		})
 	})
 	testutil.Bubble(t, "FailedOnce", func(t *testing.T) {
-		a := newAPIServer(t)
-		r := run(t, a)
-		pause(time.Second)
+		a, r := registers(t)
 		a.breaks(broken)
 		pause(provenFor)
 		wantState(t, r, Registered)

@@ -365,7 +365,6 @@ func TestStaticProofExpires(t *testing.T) {
 	}
 }
 
-// TestStaticRepairs: what another process does to a bound file is repaired, a removal after one proof.
 // TestStaticFight: a client that rewrites a file again and again costs a bounded number of writes, as in the API.
 func TestStaticFight(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
@@ -386,6 +385,7 @@ func TestStaticFight(t *testing.T) {
 	})
 }
 
+// TestStaticRepairs: what another process does to a bound file is repaired, a removal after one proof.
 func TestStaticRepairs(t *testing.T) {
 	const both, repairs = "mutate,probe;validate", "sacm_webhook_registration_repairs_total"
 	static(t, func(t *testing.T, h *host) {

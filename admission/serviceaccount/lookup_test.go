@@ -201,8 +201,7 @@ func TestLookup(t *testing.T) {
 // TestTooManyWaiters: waiters of one namespace leave room for others, one more is rejected with
 // 429, and there is room again later.
 func TestTooManyWaiters(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := newWorld()
 		plugin := w.plugin(DefaultConfig())
 		admit := func(namespace string) error {
@@ -302,8 +301,7 @@ const mostWaiters = 16
 
 // TestNoWakeIsLost: a change that comes between the check and the wait is noticed.
 func TestNoWakeIsLost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		name := cache.NewObjectName(testNamespace, defaultAccount)
 		w := NewWaiters(mostWaiters, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -320,8 +318,7 @@ func TestNoWakeIsLost(t *testing.T) {
 
 // TestFollow runs a real informer, whose events wake the waiters of the account.
 func TestFollow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		source := cachetesting.NewFakeControllerSource()
 		t.Cleanup(source.Shutdown)
 		informer := cache.NewSharedIndexInformer(source, &corev1.ServiceAccount{}, 0, nil)

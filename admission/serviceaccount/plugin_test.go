@@ -167,8 +167,7 @@ func checkForeseen(t *testing.T, plugin *Plugin, object, patched []byte) {
 	if foreseen.isMirror() {
 		return
 	}
-	_, err := plugin.complete(t.Context(), creation(object), newEdits(foreseen), &admission.Response{})
-	testutil.Must(t, err)
+	testutil.Get(plugin.complete(t.Context(), creation(object), newEdits(foreseen), &admission.Response{}))(t)
 	got := testutil.Get(decodePod(&admission.Request{Object: patched}))(t)
 	// Nobody looks into the volume that was added.
 	unread := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Projected" }, cmp.Ignore())

@@ -9,21 +9,20 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"sa-controller-manager/internal/printers"
 )
 
-// pageSource is one file with its style and script, which must have no comments: html/template drops
-// these, and then the hashes of the content security policy are wrong.
+// pageSource is one file with its style and script; names in double braces stand where printPage puts text.
 //
 //go:embed page.html
 var pageSource string
@@ -31,86 +30,74 @@ var pageSource string
 // HTML is the output of Print that is a page for a browser.
 const HTML = "html"
 
-// counted is a line of the ages. Severity gives its colour.
-type counted struct {
-	Name, Severity string
-	Count          int
-}
-
-type findingCount struct {
-	Meaning
-
-	Count int
-}
-
-// page is what the template gets.
-type page struct {
-	Headline         string
-	Cluster, Made    string
-	Examined, Shown  int
-	Findings         []findingCount // those that tokens have
-	Clear            []Finding      // the others
-	Ages             []counted
-	Most             int // of Ages
-	Namespaces, Keys []string
-	Rows             []pageRow
-}
-
-type pageRow struct {
-	Namespace, Name, Account, Age, LastUsed string
-	State, KeyID, Users, Reach, Problem     string
-	Findings                                []Meaning
-}
-
-// printPage inserts plain, printable strings, which html/template escapes for where they stand. The policy of
-// the page is the second line of defence: no other script runs, and nothing is fetched.
+// printPage writes no HTML but that of the page and of calls of element, which escapes the rest. The policy of the page is
+// the second line of defence: no other script runs, and nothing is fetched. The standard library's templates would have
+// the linker keep the methods of all types, which makes the binaries half as large again.
 func printPage(w io.Writer, report *Report, now time.Time) error {
-	parsed, err := template.New("page").Parse(withHashes(pageSource))
-	if err != nil {
-		return fmt.Errorf("parse the page: %w", err)
+	summary, cluster, bold := report.Summary, "", ""
+	if summary.Cluster != "" {
+		cluster, bold = element(" of %v", summary.Cluster), element(" of <b>%v</b>", summary.Cluster)
 	}
-	if err := parsed.Execute(w, newPage(report, now)); err != nil {
-		return fmt.Errorf("print the page: %w", err)
-	}
-	return nil
-}
-
-// withHashes puts the hashes of style and script into the policy (Content Security Policy Level 3,
-// section 2.3.1).
-func withHashes(source string) string {
-	hash := func(element string) string {
-		_, text, _ := strings.Cut(source, "<"+element+">")
-		text, _, _ = strings.Cut(text, "</"+element+">")
-		sum := sha256.Sum256([]byte(text))
-		return base64.StdEncoding.EncodeToString(sum[:])
-	}
-	return strings.NewReplacer("sha256-STYLE", "sha256-"+hash("style"), "sha256-SCRIPT", "sha256-"+hash("script")).Replace(source)
-}
-
-func newPage(report *Report, now time.Time) page {
-	summary := report.Summary
-	made := page{
-		Headline: headline(report), Cluster: printers.Printable(summary.Cluster), Made: now.UTC().Format("2006-01-02 15:04 UTC"),
-		Examined: summary.Examined, Shown: summary.Shown, Ages: ages(report.Tokens, now),
-	}
+	var found, none []string
+	findings, clear := "", ""
 	for _, finding := range Findings() {
-		if count := summary.Findings[finding.Name]; count > 0 {
-			made.Findings = append(made.Findings, findingCount{finding, count})
-		} else {
-			made.Clear = append(made.Clear, finding.Name)
+		count := summary.Findings[finding.Name]
+		if count == 0 {
+			none = append(none, string(finding.Name))
+			continue
 		}
+		found = append(found, string(finding.Name))
+		findings += element(`<tr><td><a class="%v" href="#finding=%v">%v</a><br><small>%v</small></td><td class="number">%v</td>`+
+			"<td>%v.<br><small>%v.</small></td></tr>\n",
+			finding.Severity, finding.Name, finding.Name, finding.Severity, count, finding.About, finding.Do)
 	}
-	for _, age := range made.Ages {
-		made.Most = max(made.Most, age.Count)
+	if len(none) > 0 {
+		clear = element(`<tfoot><tr><td colspan="3"><small>No token has: %v.</small></td></tr></tfoot>`, strings.Join(none, ", "))
 	}
-	namespaces, keys := map[string]bool{}, map[string]bool{}
+	namespaces, keys := sets.New[string](), sets.New[string]()
 	for i := range report.Tokens {
-		row := newPageRow(&report.Tokens[i], now)
-		made.Rows = append(made.Rows, row)
-		namespaces[row.Namespace], keys[row.State] = true, true
+		namespaces.Insert(report.Tokens[i].Namespace)
+		keys.Insert(string(report.Tokens[i].State))
 	}
-	made.Namespaces, made.Keys = slices.Sorted(maps.Keys(namespaces)), slices.Sorted(maps.Keys(keys))
-	return made
+	before, after, _ := strings.Cut(pageSource, "{{rows}}")
+	_, err := strings.NewReplacer(
+		"{{style}}", hash("style"), "{{script}}", hash("script"), "{{of cluster}}", cluster, "{{of bold cluster}}", bold,
+		"{{made}}", now.UTC().Format("2006-01-02 15:04 UTC"), "{{headline}}", element("%v", headline(report)),
+		"{{examined}}", strconv.Itoa(summary.Examined), "{{shown}}", strconv.Itoa(summary.Shown),
+		"{{findings}}", cmp.Or(findings, "<tr><td>none</td></tr>\n"), "{{clear}}", clear, "{{ages}}", ages(report.Tokens, now),
+		"{{finding options}}", options(found), "{{namespace options}}", options(sets.List(namespaces)),
+		"{{key options}}", options(sets.List(keys)),
+	).WriteString(w, before)
+	for i := range report.Tokens {
+		_, failed := io.WriteString(w, pageRow(&report.Tokens[i], now))
+		err = cmp.Or(err, failed)
+	}
+	_, failed := io.WriteString(w, after)
+	return cmp.Or(err, failed)
+}
+
+// element puts texts into HTML: between tags, or into an attribute in double quotes.
+func element(format string, texts ...any) string {
+	for i, text := range texts {
+		texts[i] = html.EscapeString(printers.Printable(fmt.Sprint(text)))
+	}
+	return fmt.Sprintf(format, texts...)
+}
+
+func options(values []string) string {
+	var elements strings.Builder
+	for _, value := range values {
+		elements.WriteString(element("<option>%v</option>", value))
+	}
+	return elements.String()
+}
+
+// hash is that of the style or script for the policy (Content Security Policy Level 3, section 2.3.1).
+func hash(name string) string {
+	_, text, _ := strings.Cut(pageSource, "<"+name+">")
+	text, _, _ = strings.Cut(text, "</"+name+">")
+	sum := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 // headline claims no more than was asked: who may do less can still reach more than it should.
@@ -127,45 +114,53 @@ func headline(report *Report) string {
 	return fmt.Sprintf("Tokens that never expire: %d", summary.Shown)
 }
 
-// ages counts the tokens by their age.
-func ages(rows []Row, now time.Time) []counted {
+// ages has a row for each range of ages, with how many tokens have one.
+func ages(rows []Row, now time.Time) (elements string) {
 	const days = 24 * time.Hour
-	ages := []counted{{"under 30 days", "low", 0}, {"under a year", "low", 0}, {"under 3 years", "medium", 0},
-		{"3 years and more", "high", 0}}
 	limits := []time.Duration{30 * days, 365 * days, 3 * 365 * days}
+	counts := make([]int, len(limits)+1)
 	for i := range rows {
 		age := now.Sub(rows[i].Created.Time)
 		at := slices.IndexFunc(limits, func(limit time.Duration) bool { return age < limit })
 		if at < 0 {
 			at = len(limits)
 		}
-		ages[at].Count++
+		counts[at]++
 	}
-	return ages
+	for i, count := range counts {
+		elements += element(`<tr><td>%v</td><td class="number">%v</td><td><progress class="%v" value="%v" max="%v"></progress></td></tr>`+"\n",
+			[]string{"under 30 days", "under a year", "under 3 years", "3 years and more"}[i], count,
+			[]string{"low", "low", "medium", "high"}[i], count, slices.Max(counts))
+	}
+	return elements
 }
 
-func newPageRow(of *Row, now time.Time) pageRow {
-	row := pageRow{
-		Namespace: of.Namespace, Name: of.Name, Account: of.Account, Age: duration.HumanDuration(now.Sub(of.Created.Time)),
-		LastUsed: cmp.Or(of.LastUsed, "never"), State: string(of.State), KeyID: of.KeyID, Users: of.users(), Problem: of.Problem,
-		Reach: map[Reach]string{Everything: "everything", AllSecrets: "read all Secrets", Limited: "limited", "": "not known"}[of.Reach],
+func pageRow(row *Row, now time.Time) string {
+	reach := map[Reach]string{Everything: "everything", AllSecrets: "read all Secrets", Limited: "limited", "": "not known"}[row.Reach]
+	if row.ReachBy != "" {
+		reach += ": " + row.ReachBy
 	}
-	if of.ReachBy != "" {
-		row.Reach += ": " + of.ReachBy
+	users := row.users()
+	if row.PodCount == 0 {
+		users = "no Pod"
 	}
-	if of.PodCount == 0 {
-		row.Users = "no Pod"
-	}
-	for _, text := range []*string{&row.Namespace, &row.Name, &row.Account, &row.LastUsed, &row.State, &row.KeyID, &row.Users, &row.Reach,
-		&row.Problem} {
-		*text = printers.Printable(*text)
-	}
+	names, findings := "", ""
 	for _, finding := range Findings() {
-		if slices.Contains(of.Findings, finding.Name) {
-			row.Findings = append(row.Findings, finding)
+		if slices.Contains(row.Findings, finding.Name) {
+			names += string(finding.Name) + " "
+			findings += element(`<span class="%v">%v</span>`, finding.Severity, finding.Name)
 		}
 	}
-	return row
+	findings = cmp.Or(findings, "<span>none</span>")
+	if row.Problem != "" {
+		findings += element("<small>%v</small>", row.Problem)
+	}
+	return element(`<tr data-findings="%v" data-namespace="%v" data-key="%v">`, cmp.Or(names, "none"), row.Namespace, row.State) +
+		"<td>" + findings + "</td>" +
+		element("<td>%v</td><td>%v</td><td>%v</td><td>%v</td><td>%v</td><td>%v</td>", row.Namespace, row.Name, row.Account, reach,
+			duration.HumanDuration(now.Sub(row.Created.Time)), cmp.Or(row.LastUsed, "never")) +
+		element(`<td><span>%v</span><small title="%v">%v</small></td><td>%v</td></tr>`+"\n", row.State, row.KeyID,
+			fmt.Sprintf("%.8s", printers.Printable(row.KeyID)), users)
 }
 
 // users names the first Pods that use the Secret.

@@ -67,8 +67,7 @@ func may(ctx context.Context, client kubernetes.Interface, account tokens.Accoun
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, "", fmt.Errorf("ask what service account %s/%s may do: %w", account.Namespace, account.Name,
-			err)
+		return false, "", fmt.Errorf("ask what service account %s/%s may do: %w", account.Namespace, account.Name, err)
 	}
 	return review.Status.Allowed, review.Status.Reason, nil
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/paging"
@@ -31,20 +32,12 @@ import (
 // year is the period of tests.
 const year = 365 * 24 * time.Hour
 
-func labelled(name, value string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Labels[name] = value }
-}
+var labelled, annotated = controllertest.Labelled, controllertest.Annotated
 
-func aged(days int) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.CreationTimestamp = metav1.NewTime(now.AddDate(0, 0, -days)) }
-}
+func aged(days int) func(*corev1.Secret) { return controllertest.CreatedAt(now.AddDate(0, 0, -days)) }
 
 func holding(token string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Data["token"] = []byte(token) }
-}
-
-func annotated(name, value string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Annotations[name] = value }
+	return controllertest.WithData(corev1.ServiceAccountTokenKey, token)
 }
 
 // tampered replaces the signature of its token.

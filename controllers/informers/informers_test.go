@@ -69,8 +69,7 @@ func requests(client *fake.Clientset) []string {
 }
 
 func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		_, stop := started(t.Context(), client, func(*Informers) {})
 		synctest.Wait()
@@ -105,8 +104,7 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 }
 
 func TestMissingNamesWhatIsNotListed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		var allowed atomic.Bool
 		client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -127,8 +125,7 @@ func TestMissingNamesWhatIsNotListed(t *testing.T) {
 
 // TestViews: a part does not wait for what another one needs.
 func TestViews(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("boom")
@@ -170,8 +167,7 @@ func secretOf(account string) *corev1.Secret {
 // TestStopWhileTheAPIServerIsAway: client-go sleeps between its tries, for longer each
 // time, and an end of the process must not wait for that.
 func TestStopWhileTheAPIServerIsAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		v := New(testutil.UnreachableClient(t), 0)
 		v.Accounts()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -200,8 +196,7 @@ func TestTransformsPassOnWhatIsNotTheirs(t *testing.T) {
 }
 
 func TestOtherObjectsAreTrimmed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		wrote := func(manager, fields string) metav1.ManagedFieldsEntry {
 			return metav1.ManagedFieldsEntry{Manager: manager, APIVersion: "v1", FieldsType: "FieldsV1",
 				FieldsV1: metav1.NewFieldsV1(fields)}

@@ -28,8 +28,7 @@ import (
 )
 
 func TestTheProbe(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		server := newAPIServer(account("bank", "robot"), account("kube-system", "default"), account("kube-system", "other"))
 		a := start(t, server)
 		var review *authenticationv1.TokenReview
@@ -62,8 +61,7 @@ func TestTheProbe(t *testing.T) {
 
 // A token for an account on its way out may be refused for that, and any other one proves the key.
 func TestADyingAccountIsNotProbedWith(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		terminating := func(namespace, name string) *corev1.ServiceAccount {
 			going := account(namespace, name)
 			controllertest.TerminatingAccount(going)
@@ -190,55 +188,51 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				accounts := []runtime.Object{account("kube-system", "default")}
-				if tc.empty {
-					accounts = nil
+		testutil.Bubble(t, name, func(t *testing.T) {
+			accounts := []runtime.Object{account("kube-system", "default")}
+			if tc.empty {
+				accounts = nil
+			}
+			server := newAPIServer(accounts...)
+			server.learn(testKeys().old)
+			a := start(t, server, func(c *Config) {
+				if tc.world != nil {
+					tc.world(c, server)
 				}
-				server := newAPIServer(accounts...)
-				server.learn(testKeys().old)
-				a := start(t, server, func(c *Config) {
-					if tc.world != nil {
-						tc.world(c, server)
-					}
-				})
-
-				status, log, events, result := "key OLD signs", []string{}, []string{}, "accepted"
-				if tc.problem != "" {
-					result = "unknown"
-					status += "; not confirmed by kube-apiserver: " + tc.problem
-					log = []string{"kube-apiserver has not confirmed the signing key keyID=OLD reason=" + tc.problem}
-				}
-				if tc.problem == wrongIssuer {
-					events = []string{"sa-controller-manager: Warning WrongServiceAccountIssuer: " + wrongIssuer}
-				}
-				if strings.HasPrefix(tc.problem, refused) { // only the apiserver's own verdict is worth an Event about the key at the start
-					result = "refused"
-					events = []string{`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with ` +
-						`key "OLD": ` +
-						tc.problem + "; is its public key in a key file of kube-apiserver?"}
-				}
-				testutil.Check(t, tc.reason+": status", status, a.named(a.Status()))
-				testutil.Check(t, tc.reason+": log", log, a.said())
-				testutil.Check(t, tc.reason+": Events", events, a.told())
-				testutil.Check(t, tc.reason+": may not sign", result == "refused", a.MaySign() != nil)
-				testutil.Check(t, tc.reason+": metric", []string{fmt.Sprintf(`sacm_signing_key_probes_total{result=%q} 1`, result)},
-					a.series("sacm_signing_key_probes"))
 			})
+
+			status, log, events, result := "key OLD signs", []string{}, []string{}, "accepted"
+			if tc.problem != "" {
+				result = "unknown"
+				status += "; not confirmed by kube-apiserver: " + tc.problem
+				log = []string{"kube-apiserver has not confirmed the signing key keyID=OLD reason=" + tc.problem}
+			}
+			if tc.problem == wrongIssuer {
+				events = []string{"sa-controller-manager: Warning WrongServiceAccountIssuer: " + wrongIssuer}
+			}
+			if strings.HasPrefix(tc.problem, refused) { // only the apiserver's own verdict is worth an Event about the key at the start
+				result = "refused"
+				events = []string{`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with ` +
+					`key "OLD": ` +
+					tc.problem + "; is its public key in a key file of kube-apiserver?"}
+			}
+			testutil.Check(t, tc.reason+": status", status, a.named(a.Status()))
+			testutil.Check(t, tc.reason+": log", log, a.said())
+			testutil.Check(t, tc.reason+": Events", events, a.told())
+			testutil.Check(t, tc.reason+": may not sign", result == "refused", a.MaySign() != nil)
+			testutil.Check(t, tc.reason+": metric", []string{fmt.Sprintf(`sacm_signing_key_probes_total{result=%q} 1`, result)},
+				a.series("sacm_signing_key_probes"))
 		})
 	}
 }
 
 func TestNoTokenIsShown(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		server := knowing()
 		a := start(t, server)
 		a.give(a.next)
 		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		testutil.Pause(time.Minute)
 		shown := strings.Join(slices.Concat(a.said(), a.told(), a.series("sacm_"), []string{a.Status()}), "\n")
 		testutil.Require(t, len(server.tokens) >= 3 && shown != "", "%d probes and %d bytes of text are too few to prove anything",
 			len(server.tokens), len(shown))
@@ -256,8 +250,7 @@ func TestNoTokenIsShown(t *testing.T) {
 // TestAKeyRingDecides has the ring changed past the prober: the key that signs is proved, and
 // signs whatever comes out.
 func TestAKeyRingDecides(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		server := knowing(testKeys().old)
 		a := start(t, server)
 		keys := testKeys()
@@ -283,16 +276,14 @@ func TestAKeyRingDecides(t *testing.T) {
 				`kube-apiserver refuses its tokens: [invalid bearer token]; is its public key in a key file of kube-apiserver?`,
 		}, a.told())
 		server.learn(keys.next)
-		time.Sleep(maxBackoff)
-		synctest.Wait()
+		testutil.Pause(maxBackoff)
 		testutil.Check(t, "status once it is accepted", "key NEXT signs", a.named(a.Status()))
 		err := a.MaySign()
 		testutil.Expect(t, err == nil, "MaySign of a key that is accepted: %v", err)
 		testutil.Check(t, "calls of Proven, for OLD and NEXT", 2, a.proven)
 
 		probes := len(a.reviewed())
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		testutil.Pause(time.Hour)
 		testutil.Check(t, "further probes after an hour", int(time.Hour/provePeriod), len(a.reviewed())-probes)
 	})
 }
@@ -308,41 +299,37 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 		"ByTime":      {"nothing else shows it", func(*trial) { time.Sleep(provePeriod) }},
 		"ByReconnect": {"the watches begin again", func(a *trial) { a.Reconnected() }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				keys := testKeys()
-				server := knowing(keys.old)
-				a := start(t, server)
-				err := errors.Join(a.MaySign(), a.MayFill())
-				testutil.Require(t, err == nil && a.Confirmed(keys.old.ID()), "at the start: %v", err)
-				server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
-				time.Sleep(time.Hour)
-				synctest.Wait()
-				if err := errors.Join(a.MaySign(), a.MayFill()); err != nil || !a.Confirmed(keys.old.ID()) {
-					t.Errorf("after an hour without an answer the last one does not count: %v", err)
-				}
-				server.set(func(s *apiserver) { s.broken = nil })
-				time.Sleep(maxBackoff) // it is proved again
-				server.set(func(s *apiserver) { clear(s.known) })
-				tc.notice(a)
-				synctest.Wait()
-				for what, err := range map[string]error{"MaySign": a.MaySign(), "MayFill": a.MayFill()} {
-					testutil.Expect(t, err != nil && a.named(err.Error()) == "kube-apiserver refuses tokens of key OLD",
-						"%s: %s after the refusal: %v",
-						tc.reason, what, err)
-				}
-				testutil.Expect(t, !a.Confirmed(keys.old.ID()), "a refused key is confirmed")
-				testutil.Check(t, "status",
-					"key OLD signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]",
-					a.named(a.Status()))
-				server.learn(keys.old)
-				time.Sleep(maxBackoff)
-				synctest.Wait()
-				if err := a.MayFill(); err != nil {
-					t.Errorf("once it is accepted again: %v", err)
-				}
-				testutil.Check(t, "calls of Proven", 2, a.proven)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			keys := testKeys()
+			server := knowing(keys.old)
+			a := start(t, server)
+			err := errors.Join(a.MaySign(), a.MayFill())
+			testutil.Require(t, err == nil && a.Confirmed(keys.old.ID()), "at the start: %v", err)
+			server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
+			testutil.Pause(time.Hour)
+			if err := errors.Join(a.MaySign(), a.MayFill()); err != nil || !a.Confirmed(keys.old.ID()) {
+				t.Errorf("after an hour without an answer the last one does not count: %v", err)
+			}
+			server.set(func(s *apiserver) { s.broken = nil })
+			time.Sleep(maxBackoff) // it is proved again
+			server.set(func(s *apiserver) { clear(s.known) })
+			tc.notice(a)
+			synctest.Wait()
+			for what, err := range map[string]error{"MaySign": a.MaySign(), "MayFill": a.MayFill()} {
+				testutil.Expect(t, err != nil && a.named(err.Error()) == "kube-apiserver refuses tokens of key OLD",
+					"%s: %s after the refusal: %v",
+					tc.reason, what, err)
+			}
+			testutil.Expect(t, !a.Confirmed(keys.old.ID()), "a refused key is confirmed")
+			testutil.Check(t, "status",
+				"key OLD signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]",
+				a.named(a.Status()))
+			server.learn(keys.old)
+			testutil.Pause(maxBackoff)
+			if err := a.MayFill(); err != nil {
+				t.Errorf("once it is accepted again: %v", err)
+			}
+			testutil.Check(t, "calls of Proven", 2, a.proven)
 		})
 	}
 }
@@ -365,41 +352,36 @@ func TestTheFirstFillWaits(t *testing.T) {
 		"Forbidden":  {"a mistake that an operator can correct", forbidden, "", "may not ask kube-apiserver", "may not ask kube-apiserver"},
 		"OtherIssue": {"tokens of Secrets have another issuer anyhow", nil, "https://wrong.example.com", "", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := knowing(testKeys().old)
-				server.set(func(s *apiserver) { s.broken = tc.broken })
-				a := start(t, server, func(c *Config) {
-					if tc.issuer != "" {
-						c.Issuer = tc.issuer
-					}
-				})
-				check := func(when, want string) {
-					t.Helper()
-					if err := a.MaySign(); err != nil {
-						t.Errorf("%s: MaySign %s: %v", tc.reason, when, err)
-					}
-					switch err := a.MayFill(); {
-					case err == nil && want == "":
-					case err == nil || want == "" || !strings.Contains(a.named(err.Error()), want):
-						t.Errorf("%s: MayFill %s: %v, want %q", tc.reason, when, err, want)
-					}
+		testutil.Bubble(t, name, func(t *testing.T) {
+			server := knowing(testKeys().old)
+			server.set(func(s *apiserver) { s.broken = tc.broken })
+			a := start(t, server, func(c *Config) {
+				if tc.issuer != "" {
+					c.Issuer = tc.issuer
 				}
-				check("at once", tc.early)
-				time.Sleep(firstAnswer - time.Second)
-				synctest.Wait()
-				check("before the time is over", tc.early)
-				time.Sleep(2 * time.Second)
-				synctest.Wait()
-				check("afterwards", tc.late)
 			})
+			check := func(when, want string) {
+				t.Helper()
+				if err := a.MaySign(); err != nil {
+					t.Errorf("%s: MaySign %s: %v", tc.reason, when, err)
+				}
+				switch err := a.MayFill(); {
+				case err == nil && want == "":
+				case err == nil || want == "" || !strings.Contains(a.named(err.Error()), want):
+					t.Errorf("%s: MayFill %s: %v, want %q", tc.reason, when, err, want)
+				}
+			}
+			check("at once", tc.early)
+			testutil.Pause(firstAnswer - time.Second)
+			check("before the time is over", tc.early)
+			testutil.Pause(2 * time.Second)
+			check("afterwards", tc.late)
 		})
 	}
 }
 
 func TestBackOff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		server := knowing(testKeys().old)
 		a := start(t, server)
 
@@ -420,8 +402,7 @@ func TestBackOff(t *testing.T) {
 
 // A connection that is reset has another local port in its error each time.
 func TestBackOffGrowsWhateverTheText(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		server := knowing()
 		server.set(func(s *apiserver) {
 			s.reviewing = func(string) {
@@ -429,8 +410,7 @@ func TestBackOffGrowsWhateverTheText(t *testing.T) {
 			}
 		})
 		a := start(t, server)
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		testutil.Pause(10 * time.Second)
 		testutil.Check(t, "probes", []string{"OLD at 0s", "OLD at 1s", "OLD at 3s", "OLD at 7s"}, a.reviewed())
 	})
 }

@@ -24,8 +24,7 @@ import (
 // The tests run in synctest bubbles: the clock stands still while anything moves.
 
 func TestAChangeOfTheRootCA(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		c := newCluster(t, "AB")
 		p := c.start("A", time.Hour)
 		testutil.Check(t, "published at the start", "A", p.published())
@@ -58,8 +57,7 @@ func TestAChangeOfTheRootCA(t *testing.T) {
 
 // TestTwoChangesInOneOverlap: there is one end, which a restart and another leader keep, and which the Event names for all.
 func TestTwoChangesInOneOverlap(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		c := newCluster(t, "ABC")
 		first := c.overlapping()
 		time.Sleep(40 * time.Minute)
@@ -82,8 +80,7 @@ func TestTwoChangesInOneOverlap(t *testing.T) {
 
 // What is in memory counts while the process runs, whatever happens to the state.
 func TestTheStateIsHealedFromMemory(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		c := newCluster(t, "ABC")
 		p := c.overlapping()
 		c.edit(func(o *corev1.Secret) {
@@ -100,8 +97,7 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 
 // The process may not create it, says so, and publishes all the same.
 func TestTheStateIsMissing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		c := newCluster(t, "AB")
 		c.remove()
 		p := c.start("A", time.Hour)
@@ -123,8 +119,7 @@ func TestTheStateIsMissing(t *testing.T) {
 
 // Who may write ConfigMaps of kube-system, but no Secrets, must not have a CA of his own published.
 func TestAConfigMapPlantsNoRootCA(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		c := newCluster(t, "AX")
 		planted := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: StateNamespace, Name: StateName},
@@ -231,8 +226,7 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 
 // TestTheFileIsTooLarge: what was published last stays, also after a restart.
 func TestTheFileIsTooLarge(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		c := newCluster(t, "A")
 		first := c.start("A", time.Hour)
 		synctest.Wait()
@@ -253,8 +247,7 @@ func TestTheFileIsTooLarge(t *testing.T) {
 // An end must not move because the state, which still calls the previous one current, could not be
 // written.
 func TestTheStateCannotBeWritten(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		c := newCluster(t, "AB")
 		p := c.start("A", time.Hour)
 		synctest.Wait()
@@ -280,8 +273,7 @@ func TestTheStateCannotBeWritten(t *testing.T) {
 
 // Each term begins with the file as it is by then, and with the state.
 func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		c := newCluster(t, "ABC")
 		source := NewSource(c.bundle(t, "A"), nil)
 		sets := 0

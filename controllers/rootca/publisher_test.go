@@ -174,8 +174,7 @@ func TestPublish(t *testing.T) {
 
 // TestNothingIsPublishedWhileTheBundleIsUnknown: what is there may hold a root CA that must stay.
 func TestNothingIsPublishedWhileTheBundleIsUnknown(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		a := newAuthorities(t, "AB")
 		w := prepare(t, a, unknown, active("new"), active("old"), right("old", a.bundle(t, "B"), undescribed))
 		w.Start(t, w.Run)
@@ -189,8 +188,7 @@ func TestNothingIsPublishedWhileTheBundleIsUnknown(t *testing.T) {
 
 // TestNewNamespacesWhileTheStateCannotBeRead: their Pods need a root CA, and what is there may hold more than the file.
 func TestNewNamespacesWhileTheStateCannotBeRead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		a := newAuthorities(t, "AB")
 		w := prepare(t, a, unknown, active("new"), active("old"), right("old", a.bundle(t, "B")),
 			active("emptied"), right("emptied", a.bundle(t, "B"), emptied))
@@ -207,8 +205,7 @@ func TestNewNamespacesWhileTheStateCannotBeRead(t *testing.T) {
 }
 
 func TestReplacementsAreCounted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := newWorld(t, "A", active("shop"))
 		check := func(what string, n float64) {
 			t.Helper()
@@ -338,8 +335,7 @@ func TestAConfigMapThatIsNeverShown(t *testing.T) {
 }
 
 func TestAnImmutableOneIsTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		a := newAuthorities(t, "AB")
 		w := prepare(t, a, a.bundle(t, "A"), active("shop"), right("shop", a.bundle(t, "B"), immutable))
 		w.Start(t, w.Run)
@@ -354,8 +350,7 @@ func TestAnImmutableOneIsTold(t *testing.T) {
 // TestAChangeIsRolledOutAtALimit: ten thousand namespaces must not be written at once, while one
 // that has no root CA yet gets it without waiting for the others.
 func TestAChangeIsRolledOutAtALimit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		const many = 5 * rolloutRate
 		var objects []runtime.Object
 		for i := range many {

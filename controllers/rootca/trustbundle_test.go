@@ -239,8 +239,7 @@ func (w *trustWorld) checkCounts() {
 
 // TestSecondTrustBundlePublisher: kube-controller-manager's deletes every bundle but its own at once.
 func TestSecondTrustBundlePublisher(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		a := newAuthorities(t, "AB")
 		w := prepareTrust(t, a, a.bundle(t, "A"), a.bundleOf("kube-controller-manager", "A", 1))
 		var kcm atomic.Bool
@@ -286,8 +285,7 @@ func TestSecondTrustBundlePublisher(t *testing.T) {
 
 // TestTrustBundleWithoutAPI: kube-apiserver before 1.37, which is upgraded then.
 func TestTrustBundleWithoutAPI(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		a := newAuthorities(t, "AB")
 		w := prepareTrust(t, a, a.bundle(t, "A"))
 		var served atomic.Bool
@@ -340,8 +338,7 @@ func TestTrustBundleRefused(t *testing.T) {
 
 // TestTrustBundleUnknown: what is there may hold a root CA that must stay.
 func TestTrustBundleUnknown(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		a := newAuthorities(t, "AB")
 		w := prepareTrust(t, a, unknown, a.bundleOf("sa-controller-manager", "A", 1))
 		w.run(t)

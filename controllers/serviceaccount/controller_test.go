@@ -112,17 +112,14 @@ func TestSync(t *testing.T) {
 			want: creates("shop/builder", "shop/default", "shop/default", "shop/default"),
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				if tc.names == nil {
-					tc.names = []string{"default"}
-				}
-				w := newWorld(t, tc.names, tc.failures, tc.objects...)
-				time.Sleep(requeueAfter - time.Second) // more than the back-off of every case together
-				w.stop()
-				testutil.Check(t, tc.reason+": requests", tc.want, w.writes(t))
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			if tc.names == nil {
+				tc.names = []string{"default"}
+			}
+			w := newWorld(t, tc.names, tc.failures, tc.objects...)
+			time.Sleep(requeueAfter - time.Second) // more than the back-off of every case together
+			w.stop()
+			testutil.Check(t, tc.reason+": requests", tc.want, w.writes(t))
 		})
 	}
 }
@@ -134,26 +131,23 @@ func TestAnAccountThatIsNeverShown(t *testing.T) {
 		answer error
 		after  time.Duration
 	}{"Created": {nil, requeueAfter}, "AlreadyExists": {controllertest.AlreadyExists("serviceaccounts"), uncachedRecheck}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, []string{"default"}, nil)
-				shown := false
-				w.World.Client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-					if shown {
-						return false, nil, nil
-					}
-					shown = true // from now on
-					return true, account("shop", "default"), tc.answer
-				})
-				w.Live(t, active("shop"))
-				time.Sleep(tc.after - time.Second)
-				testutil.Check(t, "requests at first", creates("shop/default"), w.writes(t))
-				time.Sleep(time.Second)
-				testutil.Check(t, "requests after a while", creates("shop/default"), w.writes(t))
-				time.Sleep(time.Hour)
-				testutil.Check(t, "requests once it is shown", creates(), w.writes(t))
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := newWorld(t, []string{"default"}, nil)
+			shown := false
+			w.World.Client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if shown {
+					return false, nil, nil
+				}
+				shown = true // from now on
+				return true, account("shop", "default"), tc.answer
 			})
+			w.Live(t, active("shop"))
+			time.Sleep(tc.after - time.Second)
+			testutil.Check(t, "requests at first", creates("shop/default"), w.writes(t))
+			time.Sleep(time.Second)
+			testutil.Check(t, "requests after a while", creates("shop/default"), w.writes(t))
+			time.Sleep(time.Hour)
+			testutil.Check(t, "requests once it is shown", creates(), w.writes(t))
 		})
 	}
 }

@@ -22,8 +22,7 @@ import (
 
 // TestTerms: what was deleted before a term loses its reference, and what is deleted within one.
 func TestTerms(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		secret := tokenSecret("token", filled(t), autoCreated)
 		w := worldAt(t, time.Time{}, account(listed(meta.FieldManager, "token", "gone")), secret)
 		w.NumberVersions("secrets")
@@ -111,8 +110,7 @@ func (w *world) rotate(t *testing.T) {
 
 // TestNothingIsKept: what is expected of an object is forgotten with it, and all of it with a term.
 func TestNothingIsKept(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := worldAt(t, time.Time{}, account(), tokenSecret("empty"), tokenSecret("waits", func(secret *corev1.Secret) {
 			secret.Annotations[corev1.ServiceAccountNameKey] = "nobody"
 		}))
@@ -122,15 +120,13 @@ func TestNothingIsKept(t *testing.T) {
 			return []int{len(w.written.all), len(w.waiting.all), len(w.created.all), len(w.gone.all), len(w.observed.all)}
 		}
 		stop := w.Start(t, w.Run)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		testutil.Pause(time.Minute)
 		testutil.Check(t, "kept of a Secret that waits for its account", []int{0, 1, 0, 0, 0}, kept())
 		w.gone.set(named("app"), "any", nil)
 		w.created.set(named("app"), testUID, createExpectation{secret: "expected"})
 		w.observed.add(tokensecrets.Observe(tokenSecret("gone", boundTo(testUID))))
 		w.Delete(t, account(), tokenSecret("waits")) // the others are orphans, and deleted by the controller
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		testutil.Pause(time.Minute)
 		testutil.Check(t, "kept of deleted objects", make([]int, 5), kept())
 
 		stop()
@@ -141,8 +137,7 @@ func TestNothingIsKept(t *testing.T) {
 		w.written.set(named("empty"), "uid-empty/20", time.Now())
 		w.Actions(t)
 		testutil.Start(t, w.Run)
-		time.Sleep(time.Second)
-		synctest.Wait()
+		testutil.Pause(time.Second)
 		testutil.Check(t, "a term does not expect what an earlier one did", []string{createsOwn,
 			"patch secrets empty [uid-empty 20] for app/uid-app ca.crt namespace token", referencesOwn}, sorted(w.Actions(t)))
 	})

@@ -176,8 +176,7 @@ func TestOneWriteFromOneVersion(t *testing.T) {
 // TestAccountWatchHangs: the account exists and no watch shows it. Secrets are filled all the same
 // without a request each second, and deleted soon after an account that no watch has ever shown.
 func TestAccountWatchHangs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := worldAt(t, time.Time{}, tokenSecret("token"), account())
 		w.Cache(t, tokenSecret("token"))
 		w.runSecretLoop(t)
@@ -187,14 +186,12 @@ func TestAccountWatchHangs(t *testing.T) {
 		testutil.Check(t, "at first sight", want, w.Actions(t))
 		w.Cache(t, tokenSecret("token", filled(t), atVersion("21")))
 		w.secretLoop.Add(named("token"))
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
+		testutil.Pause(10 * time.Minute)
 		asked := w.Actions(t)
 		testutil.Expect(t, len(asked) <= 12, "asked %d times in ten minutes: %q", len(asked), asked)
 		testutil.Check(t, "Events while nothing is wrong", []string(nil), w.Events())
 		w.Delete(t, account())
-		time.Sleep(uncachedRecheck)
-		synctest.Wait()
+		testutil.Pause(uncachedRecheck)
 		testutil.Check(t, "the account is gone", []string{"get serviceaccounts app", "delete secrets token [uid-token 21]"}, w.Actions(t))
 	})
 }

@@ -127,8 +127,7 @@ func TestCallers(t *testing.T) {
 
 // TestAcceptWaits wants no more to be accepted than the server lets go of.
 func TestAcceptWaits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		limits := Limits{Open: 4}
 		callers := bufconn.Listen(1)
 		listener := New(limits).Wrap(callers)

@@ -78,8 +78,7 @@ func (s *sending) notes(t *testing.T) []string {
 }
 
 func TestEventsReachTheAPI(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		s := send(t)
 		began := time.Now()
 		namespace := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "kube-system"}
@@ -122,23 +121,20 @@ func TestAFloodDropsNoOtherReason(t *testing.T) {
 		"OneNote":   func(int) string { return "flood" },
 		"ManyNotes": func(i int) string { return fmt.Sprint("flood ", i) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := send(t)
-				for i := range 500 {
-					s.warn(secret("a"), "FileReloadRefused", note(i))
-				}
-				s.warn(secret("a"), "SigningKeyRefused", "critical")
-				s.warn(secret("b"), "FileReloadRefused", "of another object")
-				synctest.Wait()
-				writes := len(s.client.Actions()) // creates and patches
-				testutil.Check(t, "writes: a flood of one reason has its limit", burst+2, writes)
-				notes := s.notes(t)
-				for _, want := range []string{"critical", "of another object"} {
-					testutil.Expect(t, slices.Contains(notes, want), "there is no Event %q: %q", want, notes)
-				}
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			s := send(t)
+			for i := range 500 {
+				s.warn(secret("a"), "FileReloadRefused", note(i))
+			}
+			s.warn(secret("a"), "SigningKeyRefused", "critical")
+			s.warn(secret("b"), "FileReloadRefused", "of another object")
+			synctest.Wait()
+			writes := len(s.client.Actions()) // creates and patches
+			testutil.Check(t, "writes: a flood of one reason has its limit", burst+2, writes)
+			notes := s.notes(t)
+			for _, want := range []string{"critical", "of another object"} {
+				testutil.Expect(t, slices.Contains(notes, want), "there is no Event %q: %q", want, notes)
+			}
 		})
 	}
 }
@@ -151,28 +147,24 @@ func TestARefusedEventHoldsNoOtherUp(t *testing.T) {
 		"WebhookIsDown": apierrors.NewInternalError(errors.New("failed calling webhook")),
 		"NoPermission":  apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "a", errors.New("no rule")),
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := send(t)
-				s.client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					return action.GetNamespace() == "shop", nil, refusal
-				})
-				began := time.Now()
-				s.Warn(secret("a"), "Refused", "is dropped")
-				other := secret("b")
-				other.Namespace = "bank"
-				s.Warn(other, "Refused", "another")
-				testutil.Check(t, "notes", []string{"another"}, s.notes(t))
-				testutil.Check(t, "what all of them take", time.Duration(0), time.Since(began))
+		testutil.Bubble(t, name, func(t *testing.T) {
+			s := send(t)
+			s.client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				return action.GetNamespace() == "shop", nil, refusal
 			})
+			began := time.Now()
+			s.Warn(secret("a"), "Refused", "is dropped")
+			other := secret("b")
+			other.Namespace = "bank"
+			s.Warn(other, "Refused", "another")
+			testutil.Check(t, "notes", []string{"another"}, s.notes(t))
+			testutil.Check(t, "what all of them take", time.Duration(0), time.Since(began))
 		})
 	}
 }
 
 func TestTheEndSendsWhatIsQueued(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		s := send(t)
 		s.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 			time.Sleep(5 * time.Millisecond)
@@ -200,25 +192,22 @@ func TestNobodyWaitsForTheAPI(t *testing.T) {
 		"Hangs":   func(released <-chan struct{}) error { <-released; return context.Canceled },
 		"Refuses": func(<-chan struct{}) error { return errors.New("connection refused") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := send(t)
-				released := make(chan struct{})
-				defer close(released)
-				s.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, nil, answer(released)
-				})
-				began := time.Now()
-				for i := range 5000 {
-					s.Warn(secret(fmt.Sprint(i)), "Refused", "x")
-				}
-				synctest.Wait()
-				testutil.Check(t, "what all of them take", time.Duration(0), time.Since(began))
-				s.stop()
-				took := time.Since(began)
-				testutil.Expect(t, took <= flushTimeout, "the end took %v", took)
+		testutil.Bubble(t, name, func(t *testing.T) {
+			s := send(t)
+			released := make(chan struct{})
+			defer close(released)
+			s.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, answer(released)
 			})
+			began := time.Now()
+			for i := range 5000 {
+				s.Warn(secret(fmt.Sprint(i)), "Refused", "x")
+			}
+			synctest.Wait()
+			testutil.Check(t, "what all of them take", time.Duration(0), time.Since(began))
+			s.stop()
+			took := time.Since(began)
+			testutil.Expect(t, took <= flushTimeout, "the end took %v", took)
 		})
 	}
 }

@@ -30,8 +30,7 @@ import (
 )
 
 func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client := newLeases()
 		e := candidate(t, client, testutil.NewDiary(), "A", time.Hour) // its work does not end
 		client.breaks(func(string) error {
@@ -47,57 +46,13 @@ func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
 }
 
 func TestTheErrorOfTheWorkIsReturned(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		boom := errors.New("boom")
 		e := candidateFor(t, newLeases(), testutil.NewDiary(), "A", func(context.Context) error { return boom })
 		err := <-e.ended
 		testutil.Expect(t, errors.Is(err, boom), "got error %v, want %v", err, boom)
 		expect(t, e.diary, "0s A works", "0s A has worked, lease held", "0s A ends with boom, lease free")
 		e.cancel()
-	})
-}
-
-// A leader that is killed releases nothing. What waits for its Lease ends at once, and works once the Lease
-// has expired.
-func TestALeaseThatNobodyRenews(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client, diary := newLeases(foreignLease()), testutil.NewDiary()
-		ends, waits := candidate(t, client, diary, "A", 0), candidate(t, client, diary, "B", 0)
-		time.Sleep(10 * time.Second)
-		ends.stop(t)
-		time.Sleep(5*time.Second - 1)
-		expect(t, diary, "10s A ends with <nil>, lease held")
-		testutil.Check(t, "holder of the Lease", "another", client.holder())
-		time.Sleep(2 * tick)
-		testutil.Check(t, "lines once the Lease has expired", 2, len(diary.Lines()))
-		waits.stop(t)
-	})
-}
-
-func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client, diary := newLeases(), testutil.NewDiary()
-		var working atomic.Int32
-		work := func(ctx context.Context) error {
-			testutil.Expect(t, working.Add(1) <= 1, "two processes work")
-			defer working.Add(-1)
-			<-ctx.Done()
-			time.Sleep(4 * time.Second)
-			return nil
-		}
-		first := candidateFor(t, client, diary, "A", work)
-		firstHolder := client.holder()
-		second := candidateFor(t, client, diary, "B", work)
-		time.Sleep(time.Minute)
-		first.stop(t)
-		time.Sleep(tick)
-		testutil.Expect(t, working.Load() == 1, "nobody works at the next try after the lease was given away")
-		secondHolder := client.holder()
-		testutil.Expect(t, secondHolder != firstHolder, "two processes of one host have the same identity %q", secondHolder)
-		second.stop(t)
 	})
 }
 
@@ -155,8 +110,7 @@ func TestALostLease(t *testing.T) {
 // SIGTERM may come in the moment in which the lease is acquired. Work that begins then must be
 // waited for, or not begin.
 func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client, diary := newLeases(), testutil.NewDiary()
 		ctx, cancel := context.WithCancel(t.Context())
 		client.breaks(func(verb string) error {
@@ -220,8 +174,6 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 
 // The tests run in synctest bubbles, with the timings that the program has by default: 15 s, 10 s
 // and 2 s.
-
-const tick = 4400 * time.Millisecond // the longest time between two tries for the lease: 2 s and as much as 1.2 of it more
 
 // leases is an API whose requests about leases can be made to go wrong. The fake client takes no
 // new reactors while in use.

@@ -73,16 +73,14 @@ func (r *refused) done() int {
 // in returns how many requests there are within d from now.
 func (r *refused) in(d time.Duration) int {
 	before := r.requests.Load()
-	time.Sleep(d)
-	synctest.Wait()
+	testutil.Pause(d)
 	return int(r.requests.Load() - before)
 }
 
 // TestAllRetriesTogetherAreBounded: what a missing permission refuses for every key of a large
 // cluster costs kube-apiserver 50 requests a second, and no key waits longer for its retry.
 func TestAllRetriesTogetherAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		const keys = 20000
 		r := newRefused(keys)
 		var stuck atomic.Int64
@@ -91,8 +89,7 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 
 		first := r.in(time.Second)
 		testutil.Expect(t, first >= keys, "%d requests at once, want a first one for each of %d keys", first, keys)
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		testutil.Pause(10 * time.Second)
 		// The alert does not wait until each of them was retried ten times.
 		got := stuck.Load()
 		testutil.Expect(t, got >= keys/2, "%d of %d keys count as stuck after ten seconds", got, keys)
@@ -110,16 +107,14 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 		n := r.in(time.Second)
 		testutil.Expect(t, n >= sharedRate, "%d requests in the second of a new key, want its first attempts beside the others", n)
 		r.allowed.Store(true)
-		time.Sleep((keys + 1) * time.Second / sharedRate)
-		synctest.Wait()
+		testutil.Pause((keys + 1) * time.Second / sharedRate)
 		testutil.Check(t, "keys that succeed within N/50 s", keys+1, r.done())
 	})
 }
 
 // TestEventsDelayNoOtherKey: the events of an object whose syncs fail delay no retry of other keys that fail.
 func TestEventsDelayNoOtherKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		var healed atomic.Bool
 		var done time.Time
 		r := New(Config[string]{Name: "events", Workers: 2, Sync: func(_ context.Context, key string) error {
@@ -137,8 +132,7 @@ func TestEventsDelayNoOtherKey(t *testing.T) {
 		}
 		healed.Store(true)
 		since := time.Now()
-		time.Sleep(maxBackoff + time.Second)
-		synctest.Wait()
+		testutil.Pause(maxBackoff + time.Second)
 		if done.IsZero() {
 			t.Errorf("the other key was not synced within %v", time.Since(since))
 		}

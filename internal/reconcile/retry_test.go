@@ -73,8 +73,7 @@ func (p *patient) due(t *testing.T, nth int, delay time.Duration) {
 }
 
 func TestAFailedKeyIsNeverGivenUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		p := newPatient(t.Context(), nil, map[string]error{"a": errBoom})
 		defer p.stop()
 		p.Add("a")
@@ -99,8 +98,7 @@ func TestAFailedKeyIsNeverGivenUp(t *testing.T) {
 }
 
 func TestStuckKeysAreCounted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		registry := metrics.NewKubeRegistry()
 		p := newPatient(t.Context(), NewMetrics(registry.MustRegister), map[string]error{"a": errBoom, "b": errBoom})
 		defer p.stop()
@@ -170,8 +168,7 @@ func TestWhatIsLoggedOfAFailingKey(t *testing.T) {
 
 // TestEventsOfAFailingKey has an event come every 100 ms, as from a policy that undoes each write and changes the object.
 func TestEventsOfAFailingKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		p := newPatient(t.Context(), nil, map[string]error{"a": errBoom})
 		defer p.stop()
 		p.Add("a")
@@ -191,8 +188,7 @@ func TestEventsOfAFailingKey(t *testing.T) {
 
 // TestFailingKeysLeaveWorkers has kube-apiserver refuse the keys of one user slowly, while another user's key is new.
 func TestFailingKeysLeaveWorkers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		var began, synced time.Time
 		r := run(t.Context(), Config[string]{Name: "slow", Workers: 4, Sync: func(_ context.Context, key string) error {
 			if key == "other" {

@@ -66,8 +66,7 @@ func (r *running) hasEnded() bool {
 }
 
 func TestNothingBeginsAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		d := testutil.NewDiary()
 		r := run(t.Context(), Config[string]{Sync: func(ctx context.Context, key string) error {
 			d.Write(key + " begins")
@@ -94,8 +93,7 @@ func TestNothingBeginsAfterTheEnd(t *testing.T) {
 }
 
 func TestAHangingSyncIsCancelledAfterTheDrainTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		var cause error
 		r := run(t.Context(), Config[string]{Sync: func(ctx context.Context, _ string) error {
 			<-ctx.Done()
@@ -141,8 +139,7 @@ func TestAcrossAJump(t *testing.T) {
 // TestRunAgain covers a process that leads, loses the lease and leads again, and a replica that gets
 // events of work for the leader.
 func TestRunAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		d := testutil.NewDiary()
 		r := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
 			d.Write(key)
@@ -164,8 +161,7 @@ func TestRunAgain(t *testing.T) {
 
 // TestStopAtOnce covers a lost lease: another process may lead by now.
 func TestStopAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		d := testutil.NewDiary()
 		r := New(Config[string]{Workers: 1, Sync: func(ctx context.Context, key string) error {
 			d.Write(key)
@@ -185,8 +181,7 @@ func TestStopAtOnce(t *testing.T) {
 }
 
 func TestRunWatching(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client, diary := fake.NewClientset(configMap("here")), testutil.NewDiary()
 		client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			time.Sleep(time.Second)
@@ -223,8 +218,7 @@ func TestRunWatching(t *testing.T) {
 
 // TestRunWatchingEndsAtOnce: an apiserver that does not answer must not delay the end.
 func TestRunWatchingEndsAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		loop := New(Config[string]{Name: "test", Workers: 1, Sync: func(ctx context.Context, _ string) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -289,8 +283,7 @@ func (s slowInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache
 // TestNoDeletionIsMissedBetweenHandlers: what the first handler finds in the cache of the second one's resource, and is
 // deleted then, is an event for the second.
 func TestNoDeletionIsMissedBetweenHandlers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client := fake.NewClientset(configMap("here"))
 		informer := corev1informers.NewConfigMapInformer(client, "ns", 0, cache.Indexers{})
 		testutil.Start(t, func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
@@ -320,22 +313,19 @@ func TestWithHandlers(t *testing.T) {
 		{"it runs after the whole replay", time.Minute, []string{"1s first", "2s second", "2s runs"}},
 		{"or when the process ends", 1500 * time.Millisecond, []string{"1s first", "1.5s runs"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				informer := corev1informers.NewConfigMapInformer(fake.NewClientset(configMap("here")), "ns", 0, cache.Indexers{})
-				testutil.Start(t, func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
-				synctest.Wait()
-				d := testutil.NewDiary()
-				handled := func(name string, takes time.Duration) Handled {
-					return Handled{name, informer, OnEvery(func(any) { time.Sleep(takes); d.Write(name) })}
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), tt.lasts)
-				defer cancel()
-				testutil.Must(t, WithHandlers(ctx, func() { d.Write("runs") }, handled("first", time.Second),
-					handled("second", 2*time.Second)))
-				testutil.Check(t, "what happened", tt.want, d.Lines())
-			})
+		testutil.Bubble(t, tt.name, func(t *testing.T) {
+			informer := corev1informers.NewConfigMapInformer(fake.NewClientset(configMap("here")), "ns", 0, cache.Indexers{})
+			testutil.Start(t, func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
+			synctest.Wait()
+			d := testutil.NewDiary()
+			handled := func(name string, takes time.Duration) Handled {
+				return Handled{name, informer, OnEvery(func(any) { time.Sleep(takes); d.Write(name) })}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), tt.lasts)
+			defer cancel()
+			testutil.Must(t, WithHandlers(ctx, func() { d.Write("runs") }, handled("first", time.Second),
+				handled("second", 2*time.Second)))
+			testutil.Check(t, "what happened", tt.want, d.Lines())
 		})
 	}
 }

@@ -80,8 +80,7 @@ type reply struct {
 
 func get(t *testing.T, c *http.Client, url string) reply {
 	t.Helper()
-	answer, err := c.Get(url)
-	testutil.Must(t, err)
+	answer := testutil.Get(c.Get(url))(t)
 	defer answer.Body.Close()
 	body := testutil.Get(io.ReadAll(answer.Body))(t)
 	return reply{status: answer.StatusCode, proto: answer.Proto, body: string(body)}

@@ -35,10 +35,23 @@ func NewJumpingClock() *JumpingClock { return &JumpingClock{began: time.Now()} }
 // Jump sets the time of day forward, or back if d is negative.
 func (c *JumpingClock) Jump(d time.Duration) { c.ahead.Add(int64(d)) }
 
+// InBubble runs a test in a synctest bubble, in parallel with other tests.
+func InBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
 // Bubble runs a subtest in a synctest bubble.
 func Bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// Pause lets time pass in a synctest bubble, and waits until nothing moves any more.
+func Pause(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // in a bubble it takes no time
+	synctest.Wait()
 }
 
 // EachJump runs a test with a jump by an hour forward and back, in parallel synctest bubbles.

@@ -84,38 +84,35 @@ func TestSilence(t *testing.T) {
 		"List":    {url: "https://api/api/v1/secrets", after: time.Hour},
 		"NotGet":  {url: streaming, method: http.MethodPost, after: time.Hour},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				reader, writer := io.Pipe()
-				backend := &server{status: max(tc.status, http.StatusOK), err: tc.err, pipe: reader}
-				tracker := New(clock.RealClock{}, Limit)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				request := httptest.NewRequestWithContext(ctx, max(tc.method, http.MethodGet), tc.url, http.NoBody)
-				response, err := tracker.Wrap(backend).RoundTrip(request) //nolint:bodyclose // it is, if there is one
-				if err == nil {
-					defer response.Body.Close()
-					go func() { _, _ = io.Copy(io.Discard, response.Body) }()
-				}
-				start := time.Now()
-				if tc.speaks > 0 {
-					<-time.After(tc.speaks)
-					_, _ = writer.Write([]byte("bookmark"))
-				}
-				if tc.ends > 0 {
-					<-time.After(tc.ends)
-					cancel()
-				}
-				<-time.After(tc.after - time.Since(start))
-				synctest.Wait()
-				got := ""
-				if err := tracker.Check(); err != nil {
-					got = err.Error()
-				}
-				testutil.Check(t, tc.reason, tc.want, got)
-				_ = writer.Close() // a pipe's never fails
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			reader, writer := io.Pipe()
+			backend := &server{status: max(tc.status, http.StatusOK), err: tc.err, pipe: reader}
+			tracker := New(clock.RealClock{}, Limit)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			request := httptest.NewRequestWithContext(ctx, max(tc.method, http.MethodGet), tc.url, http.NoBody)
+			response, err := tracker.Wrap(backend).RoundTrip(request) //nolint:bodyclose // it is, if there is one
+			if err == nil {
+				defer response.Body.Close()
+				go func() { _, _ = io.Copy(io.Discard, response.Body) }()
+			}
+			start := time.Now()
+			if tc.speaks > 0 {
+				<-time.After(tc.speaks)
+				_, _ = writer.Write([]byte("bookmark"))
+			}
+			if tc.ends > 0 {
+				<-time.After(tc.ends)
+				cancel()
+			}
+			<-time.After(tc.after - time.Since(start))
+			synctest.Wait()
+			got := ""
+			if err := tracker.Check(); err != nil {
+				got = err.Error()
+			}
+			testutil.Check(t, tc.reason, tc.want, got)
+			_ = writer.Close() // a pipe's never fails
 		})
 	}
 }

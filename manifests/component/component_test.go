@@ -45,19 +45,15 @@ func TestCorpus(t *testing.T) {
 // restores the manifest with the backup and without.
 func there(t *testing.T, f Files, changes Changes) Files {
 	t.Helper()
-	taken, err := f.Takeover(changes)
-	testutil.Must(t, err)
-	again, err := taken.Takeover(changes)
-	testutil.Must(t, err)
+	taken := testutil.Get(f.Takeover(changes))(t)
+	again := testutil.Get(taken.Takeover(changes))(t)
 	testutil.Check(t, "a second takeover", taken, again)
 	interrupted, unsaved := taken, taken
 	interrupted.Manifest, unsaved.Backup = f.Manifest, nil
 	testutil.Check(t, "the way back", string(f.Manifest), string(back(t, taken).Manifest))
 	testutil.Check(t, "the way back of an interrupted one", string(f.Manifest), string(back(t, interrupted).Manifest))
-	first, err := staticpod.Parse(f.Manifest, f.Name)
-	testutil.Must(t, err)
-	without, err := staticpod.Parse(back(t, unsaved).Manifest, f.Name)
-	testutil.Must(t, err)
+	first := testutil.Get(staticpod.Parse(f.Manifest, f.Name))(t)
+	without := testutil.Get(staticpod.Parse(back(t, unsaved).Manifest, f.Name))(t)
 	if !without.Equal(first) {
 		t.Errorf("the way back without a backup leads to\n%s", without.Bytes())
 	}
@@ -66,9 +62,7 @@ func there(t *testing.T, f Files, changes Changes) Files {
 
 func back(t *testing.T, f Files) Files {
 	t.Helper()
-	f, err := f.Handback()
-	testutil.Must(t, err)
-	return f
+	return testutil.Get(f.Handback())(t)
 }
 
 // TestEdits is what a takeover adds to a command.
@@ -203,15 +197,12 @@ func TestEditedSince(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := Files{Name: APIServer, Manifest: staticpodtest.Manifest(append([]string{APIServer}, first...))}
 			changes := Changes{Plugin: true, Signer: tc.signer}
-			taken, err := f.Takeover(changes)
-			testutil.Must(t, err)
+			taken := testutil.Get(f.Takeover(changes))(t)
 			testutil.Require(t, bytes.Contains(taken.Manifest, []byte(tc.before)), "the edit does nothing:\n%s", taken.Manifest)
 			taken.Manifest = bytes.Replace(taken.Manifest, []byte(tc.before), []byte(tc.after), 1)
-			again, err := taken.Takeover(changes)
-			testutil.Must(t, err)
+			again := testutil.Get(taken.Takeover(changes))(t)
 			for way, files := range map[string]Files{"": taken, "after a second takeover": again} {
-				m, err := back(t, files).Parse()
-				testutil.Must(t, err)
+				m := testutil.Get(back(t, files).Parse())(t)
 				testutil.Check(t, tc.reason+way, tc.want, []string(m.Command()[1:]))
 			}
 		})
@@ -261,7 +252,7 @@ func TestUnrecorded(t *testing.T) {
 	lost := testutil.Get(created.Takeover(Changes{Signer: true}))(t)
 	lost.Taken, lost.Patch = nil, nil
 	_, err := lost.Takeover(Changes{Signer: true})
-	testutil.Expect(t, err != nil && strings.Contains(err.Error(), "by hand, from its backup"), "the backup would be lost, too: %v", err)
+	testutil.CheckError(t, "the backup would be lost, too", "by hand, from its backup", err)
 	created.Manifest, created.Backup = lost.Manifest, lost.Manifest
 	if _, err := created.Takeover(Changes{Signer: true}); err != nil {
 		t.Errorf("of a cluster that was created with our signer: %v", err)
@@ -318,8 +309,6 @@ func TestOldImage(t *testing.T) {
 		"kcm:v2.0.0":              nameless,
 	} {
 		err := notOlder(image, oldestMinor, "that is supported")
-		testutil.Expect(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", image,
-			err,
-			want)
+		testutil.CheckError(t, image, want, err)
 	}
 }

@@ -179,12 +179,9 @@ func TestNowhere(t *testing.T) {
 	}
 	for name, tc := range cases {
 		text := staticpodtest.Manifest(slices.Concat([]string{ControllerManager, theKey, theCA}, tc.kcm))
-		m, err := staticpod.Parse(text, ControllerManager)
-		testutil.Must(t, err)
-		err = CheckControllers(m, tc.args)
-		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)),
-			"%s %s: error %v, want %q",
-			name, tc.reason, err, tc.want)
+		m := testutil.Get(staticpod.Parse(text, ControllerManager))(t)
+		err := CheckControllers(m, tc.args)
+		testutil.CheckError(t, name+" "+tc.reason, tc.want, err)
 	}
 }
 

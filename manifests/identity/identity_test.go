@@ -28,8 +28,7 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 	n := newNode(t)
 	n.ensure(t)
 
-	config, err := clientcmd.LoadFromFile(n.config.path("kubeconfig"))
-	testutil.Must(t, err)
+	config := testutil.Get(clientcmd.LoadFromFile(n.config.path("kubeconfig")))(t)
 	cluster, user := current(config)
 	testutil.Expect(t, cluster.Server == server && bytes.Equal(cluster.CertificateAuthorityData, n.read(t, "ca.crt")), "cluster %+v",
 		cluster)

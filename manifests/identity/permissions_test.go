@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -324,9 +323,7 @@ func TestExchangedCA(t *testing.T) {
 		n.write(t, "ca.key", tc.key)
 		_ = os.RemoveAll(n.config.Dir)
 		err := Ensure(t.Context(), n.config)
-		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)),
-			"%s: error %v, want %q",
-			name, err, tc.want)
+		testutil.CheckError(t, name, tc.want, err)
 		if err != nil {
 			continue
 		}
@@ -358,8 +355,7 @@ func (l *lines) take() []string {
 
 // TestWatch goes through the life of an identity. Nothing ends it but its context.
 func TestWatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		n, said := newNode(t), &lines{}
 		n.clock.SetTime(time.Now()) // of the bubble
 		n.newCA(t, 10*365*24*time.Hour)
@@ -376,8 +372,7 @@ func TestWatch(t *testing.T) {
 		// step lets time pass, and wants a line that was said then, or none.
 		step := func(pause time.Duration, want string) {
 			t.Helper()
-			time.Sleep(pause)
-			synctest.Wait()
+			testutil.Pause(pause)
 			if got := said.take(); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) ||
 				want == "" &&
 					got[0] != "" {

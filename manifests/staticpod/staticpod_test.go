@@ -55,7 +55,7 @@ func TestApply(t *testing.T) {
 			m := testutil.Get(Parse([]byte(tc.before), "program"))(t)
 			patched, err := m.Apply(tc.patch)
 			if tc.refused != "" {
-				testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.refused), "error %v, want %q", err, tc.refused)
+				testutil.CheckError(t, "error", tc.refused, err)
 				return
 			}
 			testutil.Must(t, err)
@@ -97,7 +97,7 @@ func TestParseRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse([]byte(tc.manifest), "program")
-			testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.want), "error %v, want one with %q", err, tc.want)
+			testutil.CheckError(t, "error", tc.want, err)
 		})
 	}
 }
@@ -129,9 +129,7 @@ func TestCheck(t *testing.T) {
 	} {
 		spec := staticpodtest.Spec(t, []byte(tc.manifest))
 		err := check(&spec)
-		testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)),
-			"%s: %s: got %v, want %q",
-			name, tc.reason, err, tc.want)
+		testutil.CheckError(t, name+" "+tc.reason, tc.want, err)
 	}
 }
 

@@ -174,10 +174,9 @@ func TestChooseFiles(t *testing.T) {
 				p.Write(t, ownFile, tc.own)
 			}
 			o := testutil.Get(p.config.observe())(t)
-			m, err := o.apiServer().Parse()
-			testutil.Must(t, err)
+			m := testutil.Get(o.apiServer().Parse())(t)
 			var d desired
-			err = p.config.chooseFiles(o, &d, m)
+			err := p.config.chooseFiles(o, &d, m)
 			wantError(t, tc.reason, err, tc.refused)
 			testutil.Expect(t, err != nil || d.files == tc.want && strings.HasPrefix(d.note, tc.note) && (tc.note != "" || d.note == ""),
 				"%s: got %t, %q, want %t, %q", tc.reason, d.files, d.note, tc.want, tc.note)

@@ -641,9 +641,8 @@ func TestRefuses(t *testing.T) {
 				p.Change(t, component.APIServer, tc.old, tc.new)
 			}
 			before := p.Files(t)
-			o, err := p.config.observe()
-			testutil.Must(t, err)
-			_, err = takeover(&p.config, o)
+			o := testutil.Get(p.config.observe())(t)
+			_, err := takeover(&p.config, o)
 			wantError(t, tc.reason, err, tc.want)
 			if tc.want == "" {
 				return

@@ -65,8 +65,7 @@ func pass(d time.Duration) { <-time.After(d) }
 const promised = 15 * time.Second // any change is seen within this time
 
 func TestPollAlone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		path := newFile(t, "one")
 		w := watch(t, path, Options{newNotifier: deaf})
 		defer w.stop()
@@ -82,8 +81,7 @@ func TestPollAlone(t *testing.T) {
 }
 
 func TestRefusedOncePerContent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		path := newFile(t, "one")
 		w := watch(t, path, Options{newNotifier: deaf})
 		defer w.stop()
@@ -123,8 +121,7 @@ func TestRefusedOncePerContent(t *testing.T) {
 // TestHalfWritten looks at a file while it is rewritten slowly, with a notification for every
 // write, as inotify sends them.
 func TestHalfWritten(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		path := newFile(t, "one")
 		bell := manual{make(chan struct{})}
 		w := watch(t, path, Options{newNotifier: func(string) notifier { return bell }})
@@ -148,8 +145,7 @@ func TestHalfWritten(t *testing.T) {
 // TestNeverQuiet writes to the file without a pause, and to its directory more often than it
 // settles. Neither may keep the change from being seen in the promised time.
 func TestNeverQuiet(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		path := newFile(t, "one")
 		bell := manual{make(chan struct{})}
 		w := watch(t, path, Options{newNotifier: func(string) notifier { return bell }})
@@ -183,8 +179,7 @@ func parseText(data []byte) (*string, error) {
 // watch opens path and follows it until the test ends or stop is called.
 func watch(t *testing.T, path string, options Options) *watched {
 	t.Helper()
-	file, err := Open(path, parseText, options)
-	testutil.Must(t, err)
+	file := testutil.Get(Open(path, parseText, options))(t)
 	w := &watched{File: file, told: make(chan string, 100)}
 	w.stop = testutil.Start(t, func(ctx context.Context) error {
 		file.Watch(ctx, func(value *string) {

@@ -359,10 +359,7 @@ func TestOneTokenHasTwoNames(t *testing.T) {
 		}
 		return nil
 	})
-	got, err := os.ReadFile(attempts)
-	if testutil.Must(t, err); len(got) != 1 {
-		t.Errorf("the token has refused %d PINs, want 1", len(got))
-	}
+	has(t, attempts, 1)
 }
 
 // TestFilesCannotBeWritten: what the probe must know is written as soon as it can be, and no PIN is tried while a refusal
@@ -384,19 +381,12 @@ func TestFilesCannotBeWritten(t *testing.T) {
 		}
 		return nil
 	})
-	attempted := func(want int) {
-		t.Helper()
-		got, err := os.ReadFile(attempts)
-		if testutil.Must(t, err); len(got) != want {
-			t.Errorf("the token has refused %d PINs, want %d", len(got), want)
-		}
-	}
-	attempted(0)
+	has(t, attempts, 0)
 	testutil.Must(t, os.RemoveAll(probe))
 	s.reports(t, "key one ", "open "+refused)
 	testutil.Must(t, os.Remove(refused))
 	s.reports(t, "key one ", "the token refuses the PIN")
-	attempted(1)
+	has(t, attempts, 1)
 	remembered, err := os.ReadDir(refused)
 	if testutil.Must(t, err); len(remembered) != 1 {
 		t.Errorf("%d PINs are remembered, want 1", len(remembered))

@@ -134,13 +134,6 @@ func TestRefusedPIN(t *testing.T) {
 			served(s, name)
 		}
 	}
-	attempted := func(want int) {
-		t.Helper()
-		got, err := os.ReadFile(attempts)
-		if testutil.Must(t, err); len(got) != want {
-			t.Errorf("the token has refused %d PINs, want %d", len(got), want)
-		}
-	}
 	signer := serveOn(t, keys, sockets, pin, "wrong-")
 	// SoftHSM may fail to open its token on a busy machine, which is tried again.
 	eventually(t, "both keys in the file for the probe", func() error {
@@ -153,14 +146,14 @@ func TestRefusedPIN(t *testing.T) {
 		return nil
 	})
 	read(signer, "a", "b", "c")
-	attempted(2)
+	has(t, attempts, 2)
 	testutil.Get(signer.Stop(30 * time.Second))(t)
 	signer = serveOn(t, keys, sockets, pin, "wrong-")
 	read(signer, "d", "e")
-	attempted(2)
+	has(t, attempts, 2)
 	write(t, wrong["one"], pin)
 	served(signer, "one")
-	attempted(2)
+	has(t, attempts, 2)
 	eventually(t, "key two alone in the file for the probe", func() error {
 		if text := signer.notServed(t); strings.Contains(text, "key one ") || !strings.Contains(text, "key two ") {
 			return errors.New(text)

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -17,6 +16,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/test/must"
 )
 
 // StartAPIServer starts kube-apiserver and returns when it is ready.
@@ -46,7 +47,7 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	if err := probe.awaitOK(ctx, "/readyz", c.apiServer, c.etcd); err != nil {
 		return err
 	}
-	return c.awaitOwnObjects(ctx)
+	return must.Catch(func() { c.awaitOwnObjects(ctx) })
 }
 
 // KillAPIServer ends kube-apiserver at once.
@@ -159,24 +160,14 @@ func (c *Cluster) PutIntoEtcd(ctx context.Context, key, value string) error {
 		call = "deleterange"
 		delete(body, "value")
 	}
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.etcdURL()+"/v3/kv/"+call, bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	defer http.DefaultClient.CloseIdleConnections()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %s into etcd: %s", call, key, answer.Status)
-	}
-	return nil
+	return must.Catch(func() {
+		text := must.Get(json.Marshal(body))
+		answer := must.Get(http.DefaultClient.Do(must.Get(
+			http.NewRequestWithContext(ctx, http.MethodPost, c.etcdURL()+"/v3/kv/"+call, bytes.NewReader(text)))))
+		defer answer.Body.Close()
+		defer http.DefaultClient.CloseIdleConnections()
+		must.Not(answer.StatusCode != http.StatusOK, "%s %s into etcd: %s", call, key, answer.Status)
+	})
 }
 
 // RewriteRootCA has a policy put another root CA into the ConfigMaps of a namespace at each update, and a stamp, so that no two are

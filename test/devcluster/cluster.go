@@ -47,6 +47,7 @@ import (
 	"sa-controller-manager/manifests"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/must"
 )
 
 // Cluster is a running control plane and the managers started beside it.
@@ -72,38 +73,23 @@ type Cluster struct {
 // ends first, nothing is left.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	c := &Cluster{options: options}
-	if err := c.start(ctx); err != nil {
+	if err := must.Catch(func() { c.begin(ctx) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a control plane: %w", err), c.Stop())
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "sacm-devcluster-")
-	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
-	}
-	c.dir = dir
-	ports, err := FreePorts(3)
-	if err != nil {
-		return err
-	}
+func (c *Cluster) begin(ctx context.Context) {
+	c.dir = must.Get(os.MkdirTemp("", "sacm-devcluster-"))
+	ports := must.Get(FreePorts(3))
 	c.etcdPort, c.etcdPeerPort, c.apiServerPort = ports[0], ports[1], ports[2]
-	if err := c.writeFiles(); err != nil {
-		return err
-	}
-	if err := c.StartEtcd(); err != nil {
-		return err
-	}
+	c.writeFiles()
+	must.Do(c.StartEtcd())
 	if c.options.BeforeAPIServer != nil {
-		if err := c.options.BeforeAPIServer(c); err != nil {
-			return err
-		}
+		must.Do(c.options.BeforeAPIServer(c))
 	}
-	if err := c.StartAPIServer(ctx); err != nil {
-		return err
-	}
-	return c.applyState(ctx)
+	must.Do(c.StartAPIServer(ctx))
+	c.applyState(ctx)
 }
 
 // Stop ends every manager and the control plane and removes their files. What
@@ -183,22 +169,15 @@ func (c *Cluster) Issuer() string {
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
 // writeFiles makes keys, certificates and the admin's kubeconfig.
-func (c *Cluster) writeFiles() error {
-	if err := WriteSigningKey(c.SigningKeyFile(), c.options.SigningKey); err != nil {
-		return err
-	}
-	var err error
+func (c *Cluster) writeFiles() {
+	must.Do(WriteSigningKey(c.SigningKeyFile(), c.options.SigningKey))
 	for name, authority := range map[string]**Authority{"serving": &c.servingCA, "client": &c.clientCA, "front-proxy": &c.proxyCA} {
-		if *authority, err = NewAuthority("devcluster-" + name + "-ca"); err != nil {
-			return err
-		}
+		*authority = must.Get(NewAuthority("devcluster-" + name + "-ca"))
 	}
 	// For the loopback address and the names by which a Pod would know kube-apiserver.
 	cert, key, err := c.servingCA.Server("kube-apiserver", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		loopback)
-	if err != nil {
-		return err
-	}
+	must.Do(err)
 	files := map[string][]byte{
 		c.CAFile():                   c.servingCA.PEM(),
 		c.ClientCAFile():             c.clientCA.PEM(),
@@ -207,48 +186,28 @@ func (c *Cluster) writeFiles() error {
 		c.path("kube-apiserver.key"): key,
 	}
 	for path, content := range files {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-		}
+		must.Do(os.WriteFile(path, content, 0o600)) // the error names the path
 	}
-	c.admin, err = c.writeIdentity(c.Kubeconfig(), "devcluster-admin", "system:masters")
-	return err
+	c.admin = must.Get(c.writeIdentity(c.Kubeconfig(), "devcluster-admin", "system:masters"))
 }
 
 // awaitOwnObjects waits for what kube-apiserver creates after it says that it is
 // ready.
-func (c *Cluster) awaitOwnObjects(ctx context.Context) error {
-	client, err := c.Client()
-	if err != nil {
-		return err
-	}
-	if _, err = await.Namespaces(ctx, client, await.Named[*corev1.Namespace]("default", "kube-system")); err != nil {
-		return err
-	}
+func (c *Cluster) awaitOwnObjects(ctx context.Context) {
+	client := must.Get(c.Client())
+	must.Get(await.Namespaces(ctx, client, await.Named[*corev1.Namespace]("default", "kube-system")))
 	// Managers look up there by which CAs to know clients.
-	_, err = await.ConfigMaps(ctx, client, "kube-system", await.Named[*corev1.ConfigMap]("extension-apiserver-authentication"))
-	return err
+	must.Get(await.ConfigMaps(ctx, client, "kube-system", await.Named[*corev1.ConfigMap]("extension-apiserver-authentication")))
 }
 
 // applyState creates what comes with manifests/permissions and no manager may create. Most
 // managers here need no permissions, because they are the administrator.
-func (c *Cluster) applyState(ctx context.Context) error {
-	client, err := c.Client()
-	if err != nil {
-		return err
+func (c *Cluster) applyState(ctx context.Context) {
+	client := must.Get(c.Client())
+	for _, object := range must.Get(manifests.State()) {
+		must.Do(client.CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(object.Path()).Body(object.YAML).
+			Param("fieldManager", "devcluster").Do(ctx).Error())
 	}
-	secrets, err := manifests.State()
-	if err != nil {
-		return err
-	}
-	for _, object := range secrets {
-		err := client.CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(object.Path()).Body(object.YAML).
-			Param("fieldManager", "devcluster").Do(ctx).Error()
-		if err != nil {
-			return fmt.Errorf("apply %s: %w", object, err)
-		}
-	}
-	return nil
 }
 
 // startTimeout bounds how long a part of the control plane may take to become

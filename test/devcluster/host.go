@@ -28,6 +28,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
 	"sa-controller-manager/internal/pki"
+
+	"sa-controller-manager/test/must"
 )
 
 // host looks like another machine to a control plane: it has its own name
@@ -188,7 +190,7 @@ func (c *Cluster) Join(ctx context.Context, name string) (*Cluster, error) {
 		servingCA: c.servingCA, clientCA: c.clientCA, proxyCA: c.proxyCA,
 	}
 	joined.options.APIServerFlags = maps.Clone(c.options.APIServerFlags)
-	if err := joined.join(ctx, c); err != nil {
+	if err := must.Catch(func() { joined.join(ctx, c) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a control plane on host %s: %w", name, err), joined.Stop())
 	}
 	return joined, nil
@@ -196,48 +198,27 @@ func (c *Cluster) Join(ctx context.Context, name string) (*Cluster, error) {
 
 // join makes what it needs to start, which is the files of the first one, a port, and an
 // identity for clients, and starts.
-func (c *Cluster) join(ctx context.Context, first *Cluster) (err error) {
-	if err := c.copyFiles(first.dir); err != nil {
-		return err
-	}
-	if c.apiServerPort, err = FreePort(); err != nil {
-		return err
-	}
-	if c.admin, err = c.writeIdentity(c.Kubeconfig(), "devcluster-admin", "system:masters"); err != nil {
-		return err
-	}
-	if err := errors.Join(c.host.forward(c.etcdPort, c.host, nil), c.host.forward(c.apiServerPort, nil, c.host)); err != nil {
-		return err
-	}
+func (c *Cluster) join(ctx context.Context, first *Cluster) {
+	c.copyFiles(first.dir)
+	c.apiServerPort = must.Get(FreePort())
+	c.admin = must.Get(c.writeIdentity(c.Kubeconfig(), "devcluster-admin", "system:masters"))
+	must.Do(errors.Join(c.host.forward(c.etcdPort, c.host, nil), c.host.forward(c.apiServerPort, nil, c.host)))
 	if c.options.BeforeAPIServer != nil {
-		if err := c.options.BeforeAPIServer(c); err != nil {
-			return err
-		}
+		must.Do(c.options.BeforeAPIServer(c))
 	}
-	return c.StartAPIServer(ctx)
+	must.Do(c.StartAPIServer(ctx))
 }
 
 // copyFiles copies keys and certificates, which all hosts of a control plane share.
-func (c *Cluster) copyFiles(from string) error {
-	if err := os.Mkdir(c.dir, 0o700); err != nil {
-		return fmt.Errorf("make a directory: %w", err)
-	}
+func (c *Cluster) copyFiles(from string) {
+	must.Do(os.Mkdir(c.dir, 0o700))
 	for _, pattern := range []string{"*.crt", "*.key"} {
-		files, err := filepath.Glob(filepath.Join(from, pattern))
-		if err != nil {
-			return err
-		}
+		files := must.Get(filepath.Glob(filepath.Join(from, pattern)))
 		for _, file := range files {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(c.path(filepath.Base(file)), content, 0o600); err != nil {
-				return err
-			}
+			content := must.Get(os.ReadFile(file))
+			must.Do(os.WriteFile(c.path(filepath.Base(file)), content, 0o600))
 		}
 	}
-	return nil
 }
 
 // Authority is a certificate authority.

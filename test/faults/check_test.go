@@ -226,7 +226,8 @@ func hasToken(pod *corev1.Pod) bool {
 			slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
 	})
 	return pod.Spec.ServiceAccountName == workload.DefaultAccount && i >= 0 &&
-		slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == pod.Spec.Volumes[i].Name })
+		slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts,
+			func(m corev1.VolumeMount) bool { return m.Name == pod.Spec.Volumes[i].Name })
 }
 
 // checkWrites goes through the journals of all proxies (promise 9). Any replica may create the account that a Pod waits for.

@@ -86,7 +86,8 @@ func TestRotation(t *testing.T) {
 		}
 	}
 	o.world.ask(t, bound)
-	t.Logf("%d commands, %d of them killed; %d requested tokens, %d with a key that is there", o.done, o.killed, len(o.requested), len(bound))
+	t.Logf("%d commands, %d of them killed; %d requested tokens, %d with a key that is there", o.done, o.killed, len(o.requested),
+		len(bound))
 }
 
 // operator rotates the keys of all replicas as docs/rotation.md says: by commands on the key ring of the first one, of which

@@ -29,6 +29,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/must"
 	"sa-controller-manager/test/tokenload"
 )
 
@@ -51,59 +52,42 @@ type World struct {
 // maxAge. Stop is to be called even if there is an error.
 func Start(ctx context.Context, binary devcluster.Binary, maxAge time.Duration) (w *World, err error) {
 	w = &World{binary: binary}
-	if w.Dir, err = os.MkdirTemp("", "sacm-federation-"); err != nil {
-		return w, err
-	}
-	if err := os.Mkdir(w.Served(), 0o700); err != nil {
-		return w, err
-	}
-	if w.Edge, err = NewEdge(w.Served(), maxAge, filepath.Join(w.Dir, "edge.crt")); err != nil {
-		return w, err
-	}
-	if w.First, err = devcluster.Start(ctx, devcluster.Options{
-		Issuer: w.Edge.URL, ExternalSigner: true, BeforeAPIServer: func(first *devcluster.Cluster) error {
+	return w, must.Catch(func() { w.start(ctx, maxAge) })
+}
+
+func (w *World) start(ctx context.Context, maxAge time.Duration) {
+	w.Dir = must.Get(os.MkdirTemp("", "sacm-federation-"))
+	must.Do(os.Mkdir(w.Served(), 0o700))
+	w.Edge = must.Get(NewEdge(w.Served(), maxAge, filepath.Join(w.Dir, "edge.crt")))
+	w.First = must.Get(devcluster.Start(ctx, devcluster.Options{
+		Issuer: w.Edge.URL, ExternalSigner: true, BeforeAPIServer: func(first *devcluster.Cluster) (err error) {
 			w.First = first
-			if err := w.Keys(ctx, "init", "--from-private-key-file="+first.SigningKeyFile()); err != nil {
-				return err
-			}
-			w.Manager, err = binary.StartManager(first, "--service-account-private-key-file=", w.ringFlag(), "--token-secrets=manual",
+			must.Do(w.Keys(ctx, "init", "--from-private-key-file="+first.SigningKeyFile()))
+			w.Manager, err = w.binary.StartManager(first, "--service-account-private-key-file=", w.ringFlag(), "--token-secrets=manual",
 				"--external-signer-socket="+first.SignerSocket(), "--external-signer-refresh-hint=1s",
 				"--publish-keys=file://"+w.Served())
 			return err
 		},
-	}); err != nil {
-		return w, err
-	}
+	}))
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := w.Manager.Ready(ctx); err != nil {
-		return w, err
-	}
-	if err := await.Poll(ctx, func(ctx context.Context) error {
+	must.Do(w.Manager.Ready(ctx))
+	must.Do(await.Poll(ctx, func(ctx context.Context) error {
 		return w.Edge.has(ctx, signing.DiscoveryPath, w.Edge.URL)
-	}); err != nil {
-		return w, err
-	}
-	if w.Second, err = Trusting(ctx, w.Edge, w.Dir); err != nil {
-		return w, err
-	}
-	first, err1 := tokenload.NewParty("first cluster", w.First)
-	second, err2 := tokenload.NewParty("second cluster", w.Second)
-	client, err3 := w.First.Client()
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return w, err
-	}
+	}))
+	w.Second = must.Get(Trusting(ctx, w.Edge, w.Dir))
+	first := must.Get(tokenload.NewParty("first cluster", w.First))
+	second := must.Get(tokenload.NewParty("second cluster", w.Second))
 	w.Load = tokenload.New(w.RingFile(), []*tokenload.Party{first}, []*tokenload.Party{first, second})
-	if _, err := await.ServiceAccounts(ctx, client, metav1.NamespaceDefault, await.Named[*corev1.ServiceAccount]("default")); err != nil {
-		return w, err
-	}
-	return w, await.Poll(ctx, func(ctx context.Context) error {
+	must.Get(await.ServiceAccounts(ctx, must.Get(w.First.Client()), metav1.NamespaceDefault,
+		await.Named[*corev1.ServiceAccount]("default")))
+	must.Do(await.Poll(ctx, func(ctx context.Context) error {
 		token, err := first.Request(ctx)
 		if err != nil {
 			return err
 		}
 		return errors.Join(first.Review(ctx, token), second.Review(ctx, token))
-	})
+	}))
 }
 
 // Stop ends what Start has started.

@@ -106,6 +106,8 @@ func TestLegacyTokenCleaner(t *testing.T) {
 		testutil.Check(t, "Secrets counted as "+decision, secrets,
 			m.Metric(t, "sacm_legacy_token_cleaner_secrets", devcluster.Labels{"decision": decision}))
 	}
+	m.AwaitMetric(t, "sacm_token_findings", devcluster.Labels{"finding": "unreferenced"}, 2)
+	testutil.Check(t, "bad tokens", 0.0, m.Metric(t, "sacm_token_findings", devcluster.Labels{"finding": "bad-token"}))
 	c.AwaitEvent(t, gone, corev1.EventTypeNormal, "LegacyTokenDeleted", "has been invalid since "+longAgo)
 	c.AwaitEvent(t, c.GetSecret(t, namespace, "unused"), corev1.EventTypeNormal, "LegacyTokenMarkedInvalid", `of ServiceAccount "app"`)
 	c.AwaitEvent(t, c.GetSecret(t, namespace, "marked-and-tried"), corev1.EventTypeWarning, "InvalidLegacyTokenTried",

@@ -143,6 +143,9 @@ func (w *signerWorld) granted(t *testing.T) {
 	for _, line := range regexp.MustCompile(`(?m)^\[\+\](\S+) `).FindAllStringSubmatch(checks, -1) {
 		names = append(names, line[1])
 	}
+	// The alert SACMSignerMissing tells a kube-apiserver with the external signer from one with key files by this series.
+	metrics := testutil.Get(w.APIServerMetrics(t.Context()))(t)
+	testutil.Expect(t, metrics["apiserver_externaljwt_fetch_keys_success_timestamp"] != nil, "kube-apiserver does not export the series")
 	testutil.Check(t, "what runs", []string{
 		"external-signer", "client-certificate", "permissions", "caches", "watches", "key-store", "signing-key", "key-backends", "key-ring",
 		"leader-election",

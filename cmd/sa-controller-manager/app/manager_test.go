@@ -10,7 +10,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -159,8 +158,7 @@ func TestResync(t *testing.T) {
 
 // TestFindingsOfAPart: readiness fails for what is meant to fail it, names everything else, and says since when.
 func TestFindingsOfAPart(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		var now check.Result
 		var failed error
 		part := Part{Findings: func() (check.Result, error) { return now, failed }}

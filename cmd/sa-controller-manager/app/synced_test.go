@@ -159,8 +159,7 @@ func TestPartsStartWhenTheirInformersHaveSynced(t *testing.T) {
 			testutil.Must(t, m.use(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: server}))
 			testutil.Must(t, m.wire(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: caData}}))
 			stop := testutil.Start(t, m.Run)
-			time.Sleep(time.Minute)
-			synctest.Wait()
+			testutil.Pause(time.Minute)
 			server.mu.Lock()
 			got := []string{}
 			for write := range server.writes {

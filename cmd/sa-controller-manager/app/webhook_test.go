@@ -98,8 +98,7 @@ func TestWebhookCallers(t *testing.T) {
 			config.Certificates = []tls.Certificate{{Certificate: [][]byte{made.Raw}, PrivateKey: clientKey}}
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		answer, err := client.Get("https://" + free.Addr().String() + "/mutate")
-		testutil.Must(t, err)
+		answer := testutil.Get(client.Get("https://" + free.Addr().String() + "/mutate"))(t)
 		testutil.Must(t, answer.Body.Close())
 		testutil.Check(t, "status for "+name, want, answer.StatusCode)
 	}
@@ -187,35 +186,32 @@ func TestPodPolicyDetail(t *testing.T) {
 		},
 		"Unknown": {err: errors.New("boom"), want: "read ValidatingAdmissionPolicyBinding sa-controller-manager-pods: boom"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(tc.objects...)
-				if tc.err != nil {
-					client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
-				}
-				registry := metrics.NewKubeRegistry()
-				m := &Manager{Host: Host{
-					Options: parse(t, append(tc.flags, "--webhook-registration=url")...), Clients: Clients{Client: client},
-					Registry: registry,
-				}}
-				var p Part
-				testutil.Must(t, m.buildPodPolicy(&p))
-				detail, err := p.probe()()
-				testutil.Expect(t, detail == "not checked yet" && err == nil, "at first: %q, %v", detail, err)
-				ctx, stop := context.WithCancel(t.Context())
-				go func() { _ = p.Run(ctx) }()
-				synctest.Wait()
-				if detail, err := p.probe()(); err != nil || (detail == "") != (tc.want == "") || !strings.Contains(detail, tc.want) {
-					t.Errorf("got %q, %v, want %q", detail, err, tc.want)
-				}
-				var series []string
-				if tc.code != "" {
-					series = []string{`sacm_pod_policy_findings{code="` + tc.code + `"} 1`}
-				}
-				testutil.Check(t, "series", series, testutil.Series(registry, "sacm_pod_policy_findings"), cmpopts.EquateEmpty())
-				stop()
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			client := fake.NewClientset(tc.objects...)
+			if tc.err != nil {
+				client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
+			}
+			registry := metrics.NewKubeRegistry()
+			m := &Manager{Host: Host{
+				Options: parse(t, append(tc.flags, "--webhook-registration=url")...), Clients: Clients{Client: client},
+				Registry: registry,
+			}}
+			var p Part
+			testutil.Must(t, m.buildPodPolicy(&p))
+			detail, err := p.probe()()
+			testutil.Expect(t, detail == "not checked yet" && err == nil, "at first: %q, %v", detail, err)
+			ctx, stop := context.WithCancel(t.Context())
+			go func() { _ = p.Run(ctx) }()
+			synctest.Wait()
+			if detail, err := p.probe()(); err != nil || (detail == "") != (tc.want == "") || !strings.Contains(detail, tc.want) {
+				t.Errorf("got %q, %v, want %q", detail, err, tc.want)
+			}
+			var series []string
+			if tc.code != "" {
+				series = []string{`sacm_pod_policy_findings{code="` + tc.code + `"} 1`}
+			}
+			testutil.Check(t, "series", series, testutil.Series(registry, "sacm_pod_policy_findings"), cmpopts.EquateEmpty())
+			stop()
 		})
 	}
 	var none Part

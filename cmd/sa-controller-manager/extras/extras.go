@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package extras plugs into the manager what it does besides its core: a key ring and the processes
-// that have keys of it, the external signer of kube-apiserver, publishing and re-issue. It turns flags
-// into parts.
+// that have keys of it, the external signer of kube-apiserver, publishing, re-issue and counts of the audit's findings. It
+// turns flags into parts.
 //
 // Package app and everything else of the core import nothing of this package and of what it uses, so
 // that a plain key file needs none of it (test/verify/imports.sh has the list).
@@ -12,6 +12,7 @@ package extras
 import (
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/audit"
 	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/controllers/keyring/relying"
@@ -51,5 +52,14 @@ func (e *extras) parts() []app.Part {
 		{Name: "key-ring", Phase: app.Connected, Build: e.buildRing},
 		{Name: "retired-keys", Phase: app.Leading, Build: e.buildRetired},
 		{Name: "token-reissue", Phase: app.Leading, Build: e.buildReissue},
+		{Name: "token-findings", Phase: app.Leading, Build: buildFindings},
 	}
+}
+
+// buildFindings counts findings of the audit. It shares the watches of the token controller.
+func buildFindings(p *app.Part) error {
+	if p.SignsLegacyTokens() {
+		p.Run = audit.NewGauges(p.Informers, p.Registry.MustRegister)
+	}
+	return nil
 }

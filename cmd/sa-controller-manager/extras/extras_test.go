@@ -16,6 +16,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyring/remote"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
@@ -45,7 +46,7 @@ func start(t *testing.T, o *options.Options, plugged app.Extras) (*app.Manager, 
 	return m, err
 }
 
-// TestPlainKeyFile: with a key file no extra is in the way of a token, and no ring is published.
+// TestPlainKeyFile: with a key file no extra is in the way of a token, and no ring is published. One counts findings.
 func TestPlainKeyFile(t *testing.T) {
 	t.Parallel()
 	o := newOptions()
@@ -55,9 +56,10 @@ func TestPlainKeyFile(t *testing.T) {
 	m := testutil.Get(start(t, o, app.Extras{Parts: e.parts}))(t)
 	testutil.Require(t, m.Keyring != nil, "the token controller has no keys")
 	for _, part := range e.parts() {
-		part.Host = m.Host
+		part.Host, part.Informers = m.Host, informers.New(m.Client, 0)
+		part.Registry = metrics.NewKubeRegistry() // each metric is in the first one already
 		testutil.Must(t, part.Build(&part))
-		testutil.Expect(t, part.Run == nil && part.Check == nil, "%s runs", part.Name)
+		testutil.Expect(t, (part.Run != nil) == (part.Name == "token-findings") && part.Check == nil, "%s runs", part.Name)
 	}
 }
 
@@ -152,10 +154,9 @@ func TestSignerPolicy(t *testing.T) {
 			t.Parallel()
 			o := options.New()
 			o.Keys.Issuers, o.ExternalSigner.MaxTokenExpiration = []string{signertest.Issuer}, tc.flag
-			allowed, err := signerPolicy(o)
-			testutil.Must(t, err)
+			allowed := testutil.Get(signerPolicy(o))(t)
 			testutil.CheckError(t, tc.reason, "", allowed.Check(signertest.PayloadFor(tc.longest)))
-			err = allowed.Check(signertest.PayloadFor(tc.longest + time.Second))
+			err := allowed.Check(signertest.PayloadFor(tc.longest + time.Second))
 			if refusal, ok := errors.AsType[*policy.RefusalError](err); !ok || refusal.Reason() != policy.ReasonLifetime {
 				t.Errorf("a token that lives a second longer: %v, want reason %q", err, policy.ReasonLifetime)
 			}

@@ -245,8 +245,7 @@ func socketPath(tb testing.TB) string {
 func configFor(tb testing.TB, ring *signing.Keyring) external.Config {
 	tb.Helper()
 	const longest = 24 * time.Hour
-	allowed, err := policy.New([]string{signertest.Issuer}, longest, nil)
-	testutil.Must(tb, err)
+	allowed := testutil.Get(policy.New([]string{signertest.Issuer}, longest, nil))(tb)
 	return external.Config{
 		Path:               socketPath(tb),
 		AllowedUIDs:        []uint32{uint32(os.Getuid())},
@@ -267,8 +266,7 @@ func newRing(tb testing.TB) *signing.Keyring {
 // serve runs a server until the test ends or stop is called, which returns when it has stopped.
 func serve(tb testing.TB, config external.Config) (server *external.Server, logged func() string, stop func()) {
 	tb.Helper()
-	server, err := external.Listen(config)
-	testutil.Must(tb, err)
+	server = testutil.Get(external.Listen(config))(tb)
 	logger := ktesting.NewLogger(tb, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(4)))
 	stop = testutil.Start(tb, func(ctx context.Context) error { return server.Run(klog.NewContext(ctx, logger)) })
 	return server, logger.GetSink().(ktesting.Underlier).GetBuffer().String, stop
@@ -276,8 +274,7 @@ func serve(tb testing.TB, config external.Config) (server *external.Server, logg
 
 func connect(tb testing.TB, path string) *signertest.Remote {
 	tb.Helper()
-	remote, err := signertest.Connect(path)
-	testutil.Must(tb, err)
+	remote := testutil.Get(signertest.Connect(path))(tb)
 	tb.Cleanup(func() { _ = remote.Close() })
 	return remote
 }

@@ -110,8 +110,7 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 func (r *ringReplica) set(state ring.State) {
 	r.state.Store(&state)
 	r.RingChanged()
-	time.Sleep(time.Second / 10)
-	synctest.Wait()
+	testutil.Pause(time.Second / 10)
 }
 
 // check wants readiness to fail for a file that is not the one that the host has used, and where nothing is signed.
@@ -144,8 +143,7 @@ func secret() *corev1.Secret {
 // TestLateHost: a host without the copy signs with its own next key once that is active elsewhere, says so, and applies a
 // revocation.
 func TestLateHost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client := newAPI(secret())
 		before := stateOf("main", 3, b().As(signing.Active), a().As(signing.Next))
 		after := stateOf("main", 4, retired(b()), a().As(signing.Active), c().As(signing.Next))
@@ -201,8 +199,7 @@ func TestLateHost(t *testing.T) {
 // TestNewNextKey: how long the next key is published is renewed early, so that a short --cache-age does not wait for a
 // minute.
 func TestNewNextKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client := newAPI(secret())
 		host := startReplica(t, client, "cp-1", stateOf("main", 3, b().As(signing.Active), a().As(signing.Next)))
 		for at := range 40 {
@@ -216,8 +213,7 @@ func TestNewNextKey(t *testing.T) {
 
 // TestRestored: an older file than the one that the host has used. All checks were green, before and after the restart.
 func TestRestored(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client := newAPI(secret())
 		older := stateOf("main", 1, b().As(signing.Active), a().As(signing.Next))
 		newer := stateOf("main", 3, retired(a()), c().As(signing.Active))
@@ -268,8 +264,7 @@ func TestRestored(t *testing.T) {
 
 // TestRevokedKeyAccepted: kube-apiserver of a host that was away has a revoked key in its key file.
 func TestRevokedKeyAccepted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		state := stateOf("main", 3, a().As(signing.Active), c().As(signing.Next))
 		state.Revoked = revoked(b())
 		host := startReplica(t, newAPI(secret()), "cp-1", state)
@@ -283,8 +278,7 @@ func TestRevokedKeyAccepted(t *testing.T) {
 
 // TestUnpublished: a ring that cannot be published is not said to be.
 func TestUnpublished(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client := newAPI(secret())
 		client.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), SecretName, nil)
@@ -300,8 +294,7 @@ func TestUnpublished(t *testing.T) {
 // TestRollout: the entry is of the node. Another Pod there takes it over once its process is gone, with the time for which
 // the next key is shown, and adds no host. The process with the socket of the external signer takes it at once.
 func TestRollout(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		client := newAPI(secret())
 		state := stateOf("main", 3, b().As(signing.Active), a().As(signing.Next))
 		pod := func(name string, signer bool) func(*Config) {

@@ -60,11 +60,9 @@ func (c passing) After(d time.Duration) <-chan time.Time {
 func (w *world) renew(host string) {
 	w.t.Helper()
 	leases := w.kube.CoordinationV1().Leases("kube-system")
-	lease, err := leases.Get(w.t.Context(), "apiserver-"+host, metav1.GetOptions{})
-	w.must(err)
+	lease := testutil.Get(leases.Get(w.t.Context(), "apiserver-"+host, metav1.GetOptions{}))(w.t)
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: lease.Spec.RenewTime.Add(10 * time.Second)}
-	_, err = leases.Update(w.t.Context(), lease, metav1.UpdateOptions{})
-	w.must(err)
+	testutil.Get(leases.Update(w.t.Context(), lease, metav1.UpdateOptions{}))(w.t)
 }
 
 // TestForgottenAPIServer: kube-apiservers without a flag are found, and one that cannot be asked
@@ -197,19 +195,16 @@ func TestUnreadableEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	secrets := w.kube.CoreV1().Secrets("kube-system")
-	secret, err := secrets.Get(t.Context(), hosts.SecretName, metav1.GetOptions{})
-	w.must(err)
+	secret := testutil.Get(secrets.Get(t.Context(), hosts.SecretName, metav1.GetOptions{}))(t)
 	secret.Data["host.cp-2"] = []byte("x")
-	_, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
-	w.must(err)
+	testutil.Get(secrets.Update(t.Context(), secret, metav1.UpdateOptions{}))(t)
 	const want = "the published key rings cannot be read: another release wrote that of host cp-2"
 	refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
-	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
+	_, err := w.Revoke(t.Context(), RevokeOptions{Active: true})
 	refusedWith(t, err, "revoked, but: "+want)
 	testutil.Expect(t, w.state().Active().ID == p256ID && len(w.published().Removed) == 1, "the key is not revoked")
 	w.must(w.Forget(t.Context(), "cp-2"))
-	_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
-	w.must(err)
+	testutil.Get(w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}}))(t)
 }
 
 // TestHostThatIsAway: a kube-apiserver that was once seen counts although its identity Lease has expired: it comes back with
@@ -221,13 +216,12 @@ func TestHostThatIsAway(t *testing.T) {
 	w.Cluster.Dial = func(string) (kubernetes.Interface, error) { return w.kube, nil }
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1"},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "10.0.0.1"}}}}
-	_, err := w.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
-	w.must(err)
+	testutil.Get(w.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}))(t)
 	const want = "kube-apiserver runs on 2 hosts, and only 1 can be asked: not on cp-2: "
 	refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
 	w.must(w.kube.CoordinationV1().Leases("kube-system").Delete(t.Context(), "apiserver-cp-2", metav1.DeleteOptions{}))
 	refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
-	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
+	_, err := w.Revoke(t.Context(), RevokeOptions{Active: true})
 	refusedWith(t, err, "revoked, but: "+want)
 	testutil.Expect(t, w.state().Active().ID == p256ID && len(w.published().Removed) == 1, "the key is not revoked")
 	// The same command again revokes nothing more: not the fresh key.
@@ -237,8 +231,7 @@ func TestHostThatIsAway(t *testing.T) {
 		t.Errorf("a second time: revoked %+v, %q", p.Removed, notes)
 	}
 	w.must(w.Forget(t.Context(), "cp-2"))
-	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
-	w.must(err)
+	testutil.Get(w.Revoke(t.Context(), RevokeOptions{Active: true}))(t)
 	begun := w.Clock
 	w.Clock = passing{clocktesting.NewFakeClock(epoch.Add(25 * time.Hour)), func() {}}
 	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true}) // another leak, later
@@ -253,8 +246,7 @@ func TestHostThatIsAway(t *testing.T) {
 	refusedWith(t, err, "more than a day ago")
 	refusedWith(t, err, "kube-apiserver runs on host cp-3, which publishes no key ring")
 	w.Clock = passing{w.clock, func() {}}
-	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true, Without: []string{"cp-3"}})
-	w.must(err)
+	testutil.Get(w.Revoke(t.Context(), RevokeOptions{Active: true, Without: []string{"cp-3"}}))(t)
 }
 
 // TestRevokeOnALateHost: the file says that another key is active than the one that signs. The page's own block revoked that
@@ -269,20 +261,16 @@ func TestRevokeOnALateHost(t *testing.T) {
 	w.must(err)
 	w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
 	w.show("cp-1", time.Hour)
-	before, err := late.File.Read()
-	w.must(err)
-	notes, err := late.Revoke(t.Context(), RevokeOptions{Active: true})
-	w.must(err)
-	after, err := late.File.Read()
-	w.must(err)
+	before := testutil.Get(late.File.Read())(t)
+	notes := testutil.Get(late.Revoke(t.Context(), RevokeOptions{Active: true}))(t)
+	after := testutil.Get(late.File.Read())(t)
 	if !after.Revoked.Has(testkeys.Parse(testkeys.P256()).Public()) || after.Version() != before.Version() ||
 		!strings.Contains(strings.Join(notes, "\n"), "no key was made here, because this is not the newest ring") {
 		t.Errorf("revoked %+v, generation %d after %d, notes %q", after.Revoked, after.Generation, before.Generation, notes)
 	}
 	ring := after.Ring()
 	testutil.Expect(t, ring.ActiveID() == rsaID, "%s signs here", ring.ActiveID())
-	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
-	w.must(err)
+	testutil.Get(w.Revoke(t.Context(), RevokeOptions{Active: true}))(t)
 	if state := w.state(); len(state.Revoked) != 1 || state.Active().Kind() != "P-256" || state.Active().ID == p256ID {
 		t.Errorf("where the newest ring is: %s signs, revoked %+v", state.Active().ID, state.Revoked)
 	}
@@ -342,8 +330,7 @@ func TestRotateToASigner(t *testing.T) {
 	testutil.Expect(t, active.ID == hsmID && active.Signer == "kep740:hsm" && !active.PublicOnly && active.Foreign(),
 		"the active key is %+v",
 		active)
-	data, err := os.ReadFile(w.File.Path())
-	w.must(err)
+	data := testutil.Get(os.ReadFile(w.File.Path()))(t)
 	if bytes.Count(data, []byte("PRIVATE KEY")) != 2 || bytes.Contains(data, []byte(".sock")) {
 		t.Error("the ring has more than the public half and the name of the signer") // begin and end of one PEM
 	}
@@ -404,9 +391,7 @@ func TestPinRefuses(t *testing.T) {
 			w := newWorld(t)
 			w.withSigner(testkeys.P256()).Set(tc.does)
 			_, err := w.Pin(t.Context(), "kep740:hsm", tc.boundOnly)
-			testutil.Expect(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "got %v, want %q",
-				err,
-				tc.want)
+			testutil.CheckError(t, "error", tc.want, err)
 		})
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -126,8 +125,7 @@ func TestRotateAsksFirst(t *testing.T) {
 
 // TestWait lets the cache age pass, then kube-apiserver get to know the key.
 func TestWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Clock, w.Policy.CacheAge = clock.RealClock{}, time.Minute
 		w.show("cp-1", 0)
@@ -200,26 +198,23 @@ func TestWaitForKubeAPIServer(t *testing.T) {
 		},
 		"it is busy": {reason: "it says so", err: apierrors.NewTooManyRequests("later", 1), lasts: time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.Clock = clock.RealClock{}
-				w.show("cp-1", time.Hour)
-				begin := time.Now()
-				w.kube.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return time.Since(begin) < tc.lasts, nil, tc.err
-				})
-				if tc.change != nil {
-					tc.change(w)
-				}
-				err := w.Rotate(t.Context(), RotateOptions{Wait: true})
-				if tc.want == nil {
-					w.must(err)
-				} else if !tc.want(err) || time.Since(begin) > time.Minute {
-					t.Errorf("%s: after %s: %v", tc.reason, time.Since(begin), err)
-				}
+		testutil.Bubble(t, name, func(t *testing.T) {
+			w := newWorld(t)
+			w.Clock = clock.RealClock{}
+			w.show("cp-1", time.Hour)
+			begin := time.Now()
+			w.kube.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return time.Since(begin) < tc.lasts, nil, tc.err
 			})
+			if tc.change != nil {
+				tc.change(w)
+			}
+			err := w.Rotate(t.Context(), RotateOptions{Wait: true})
+			if tc.want == nil {
+				w.must(err)
+			} else if !tc.want(err) || time.Since(begin) > time.Minute {
+				t.Errorf("%s: after %s: %v", tc.reason, time.Since(begin), err)
+			}
 		})
 	}
 }
@@ -255,17 +250,15 @@ func TestNextAsksFirst(t *testing.T) {
 	})
 	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "is revoked, and in the ring file of this host still: bring a newer ring here "+
 		"(keys import), or: keys revoke "+p256ID)
-	_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{p256ID}})
-	w.must(err)
+	testutil.Get(w.Revoke(t.Context(), RevokeOptions{IDs: []string{p256ID}}))(t)
 	next, _ := w.state().Next()
 	testutil.Expect(t, next.ID != p256ID, "the revoked key stays")
 	later := *w.Operator
 	later.File, later.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
-	err = copyFile(w.File, later.File)
+	err := copyFile(w.File, later.File)
 	w.must(err)
 	w.must(later.Next(t.Context(), Successor{Algorithm: "P-384"}))
-	newer, err := later.File.Read()
-	w.must(err)
+	newer := testutil.Get(later.File.Read())(t)
 	w.edit(func(p *hosts.Published) {
 		entry := hosts.EntryOf(newer)
 		entry.Host = "cp-2"
@@ -338,8 +331,7 @@ func TestInit(t *testing.T) {
 	copied := w.File
 	w.File = ring.At(filepath.Join(t.TempDir(), "ring.json"))
 	revoked(rsaID)
-	_, err := w.Import(t.Context(), copied, ImportOptions{})
-	w.must(err)
+	testutil.Get(w.Import(t.Context(), copied, ImportOptions{}))(t)
 	ring := w.state().Ring()
 	testutil.Expect(t, ring.ActiveID() != rsaID && ring.KeySet().Revoked(rsaID), "a key that was revoked since has come back by a copy")
 }
@@ -399,21 +391,18 @@ func TestImportOfAFork(t *testing.T) {
 	w.must(smaller.Next(t.Context(), Successor{Algorithm: "P-521"}))
 	w.show("cp-1", 0)
 	w.show("cp-3", 0)
-	fork, err := smaller.File.Read()
-	w.must(err)
+	fork := testutil.Get(smaller.File.Read())(t)
 	w.edit(func(p *hosts.Published) {
 		entry := hosts.EntryOf(fork)
 		entry.Host = "cp-2"
 		p.Entries = append(p.Entries, entry)
 	})
-	_, err = smaller.Import(t.Context(), w.File, ImportOptions{})
+	_, err := smaller.Import(t.Context(), w.File, ImportOptions{})
 	refusedWith(t, err, "and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused: on host cp-1 take "+
 		"the keys of that of host cp-2 (keys import --join-fork), then bring the result to cp-2")
-	_, err = w.Import(t.Context(), smaller.File, ImportOptions{Join: true})
-	w.must(err)
+	testutil.Get(w.Import(t.Context(), smaller.File, ImportOptions{Join: true}))(t)
 	w.show("cp-1", 0)
-	_, err = smaller.Import(t.Context(), w.File, ImportOptions{})
-	w.must(err)
+	testutil.Get(smaller.Import(t.Context(), w.File, ImportOptions{}))(t)
 }
 
 // TestImportOfAStranger: a host without a ring takes none that comes from nowhere, such as that of another cluster, and
@@ -433,8 +422,7 @@ func TestImportOfAStranger(t *testing.T) {
 		_, err := fresh.Import(t.Context(), file, ImportOptions{})
 		refusedWith(t, err, "has not come from any ring that is published")
 	}
-	_, err = fresh.Import(t.Context(), w.File, ImportOptions{})
-	w.must(err)
+	testutil.Get(fresh.Import(t.Context(), w.File, ImportOptions{}))(t)
 	w.edit(func(p *hosts.Published) {
 		entry := hosts.EntryOf(other.state())
 		entry.Host, entry.Generation, entry.History = "cp-3", 11, []string{"11:other"}
@@ -540,8 +528,7 @@ func TestPruneFindsALateSigner(t *testing.T) {
 	prune := func(want string) {
 		t.Helper()
 		w.show("cp-1", 0)
-		pruned, err := w.Prune(t.Context())
-		w.must(err)
+		pruned := testutil.Get(w.Prune(t.Context()))(t)
 		testutil.Expect(t, len(pruned) == 1 && pruned[0].Pruned == (want == "") && strings.Contains(pruned[0].Reason, want), "%+v, want %q",
 			pruned, want)
 	}
@@ -564,8 +551,7 @@ func TestPruneFindsALateSigner(t *testing.T) {
 // TestRevoke takes the active key and its predecessor out, and waits until kube-apiserver has neither, wherever
 // their private halves are. A second time it only checks.
 func TestRevoke(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := newWorld(t, tokenSecret("mine", legacyToken(t, testkeys.RSA2048())))
 		w.Clock = clock.RealClock{}
 		w.show("cp-1", 0)
@@ -588,8 +574,7 @@ func TestRevoke(t *testing.T) {
 				w.publishes = nil
 			}
 		}
-		notes, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
-		w.must(err)
+		notes := testutil.Get(w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}}))(t)
 		state := w.state()
 		next, _ := state.Next()
 		testutil.Expect(t, state.Active().ID == p256ID && next.Kind() == "RSA-2048" && state.Revoked.Has(other),
@@ -600,11 +585,9 @@ func TestRevoke(t *testing.T) {
 			!strings.Contains(strings.Join(notes, "\n"), "relying parties outside of the cluster accept them until") {
 			t.Errorf("it took %v, said %q, and left %q", took, said, notes)
 		}
-		_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
-		w.must(err)
+		testutil.Get(w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}}))(t)
 		testutil.Expect(t, w.state().Version() == state.Version(), "a second time has changed the ring")
-		_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{p256ID, next.ID}})
-		w.must(err)
+		testutil.Get(w.Revoke(t.Context(), RevokeOptions{IDs: []string{p256ID, next.ID}}))(t)
 		fresh := w.state().Active().ID
 		testutil.Expect(t, fresh != p256ID && fresh != next.ID, "%s signs, which was revoked", fresh)
 	})
@@ -644,15 +627,13 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 		testutil.Expect(t, w.state().Active().ID == p256ID, "the key is in the ring")
 	}
 	second.accepts = []string{p256ID}
-	_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
-	w.must(err)
+	testutil.Get(w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}}))(t)
 	second.publishes, second.jwks = nil, nil
-	_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
-	w.must(err)
+	testutil.Get(w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}}))(t)
 	w.Cluster = nil
 	before := w.state()
 	for _, options := range []RevokeOptions{{Active: true}, {IDs: []string{rsaID}}} {
-		_, err = w.Revoke(t.Context(), options)
+		_, err := w.Revoke(t.Context(), options)
 		refusedWith(t, err, "no kubeconfig was found")
 	}
 	if after := w.state(); len(after.Revoked) != len(before.Revoked) {

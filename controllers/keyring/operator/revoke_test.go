@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -51,8 +50,7 @@ func (waiter) Create(ctx context.Context, _ *authenticationv1.TokenReview, _ met
 
 // TestRevokeIsBounded: it waited for each review on each kube-apiserver, for minutes, and printed nothing.
 func TestRevokeIsBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Clock, w.jwks = clock.RealClock{}, new("") // their issuer is no https URL
 		alive := newWorld(t)
@@ -181,8 +179,7 @@ func TestRevokeActiveElsewhere(t *testing.T) {
 			file: func(t *testing.T, w *world) *world {
 				other := foreign(t, w)
 				other.accepts, other.jwks = nil, new("")
-				_, err := other.Revoke(t.Context(), RevokeOptions{IDs: []string{otherID}})
-				w.must(err)
+				testutil.Get(other.Revoke(t.Context(), RevokeOptions{IDs: []string{otherID}}))(t)
 				return other
 			},
 		},
@@ -245,27 +242,24 @@ func TestAsk(t *testing.T) {
 		"Beside":  {change: beside, err: "which another command may have there for 20s: secrets \"" + probe + "\" already exists"},
 		"Two":     {by: anotherCommand, err: "another command asks, too, and has deleted our Secret: run this again"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset()
-				if tc.lease != nil {
-					client = fake.NewClientset(tc.lease)
-				}
-				client.PrependWatchReactor("secrets", filling(t, client, tc.by, testkeys.P256()))
-				if tc.change != nil {
-					tc.change(t, client)
-				}
-				keyID, signer, err := ask(t.Context(), client, "kube-system", "default")
-				if signer != tc.want || (keyID == "") != (tc.want == "") || (err == nil) != (tc.err == "") ||
-					err != nil && !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("key %q of %q, %v; want %q, %q", keyID, signer, err, tc.want, tc.err)
-				}
-				secrets, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})
-				testutil.Must(t, err)
-				left := len(secrets.Items) > 0
-				testutil.Expect(t, left == (strings.Contains(tc.err, "while it exists") || name == "Beside"), "a Secret is left: %t", left)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if tc.lease != nil {
+				client = fake.NewClientset(tc.lease)
+			}
+			client.PrependWatchReactor("secrets", filling(t, client, tc.by, testkeys.P256()))
+			if tc.change != nil {
+				tc.change(t, client)
+			}
+			keyID, signer, err := ask(t.Context(), client, "kube-system", "default")
+			if signer != tc.want || (keyID == "") != (tc.want == "") || (err == nil) != (tc.err == "") ||
+				err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("key %q of %q, %v; want %q, %q", keyID, signer, err, tc.want, tc.err)
+			}
+			secrets, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})
+			testutil.Must(t, err)
+			left := len(secrets.Items) > 0
+			testutil.Expect(t, left == (strings.Contains(tc.err, "while it exists") || name == "Beside"), "a Secret is left: %t", left)
 		})
 	}
 }
@@ -321,20 +315,17 @@ func TestNobodyAnswers(t *testing.T) {
 		"NeverThere": {},
 		"Down":       {[]runtime.Object{kcmLease()}, "and kube-controller-manager may sign the tokens of Secrets with a key of its own"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(tc.objects...)
-				client.PrependWatchReactor("secrets", filling(t, client, "", nil))
-				o := &Operator{
-					File: ring.At(t.TempDir() + "/ring.json"), Progress: func(string, time.Duration) {},
-					Cluster: &Cluster{Client: client, Namespace: "kube-system", Account: "default"},
-				}
-				signers, err := o.fills(t.Context())
-				testutil.Expect(t, len(signers) == 0 && (err == nil) == (tc.want == "") &&
-					(err == nil || strings.Contains(err.Error(), tc.want)),
-					"%v, %v; want %q", signers, err, tc.want)
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			client := fake.NewClientset(tc.objects...)
+			client.PrependWatchReactor("secrets", filling(t, client, "", nil))
+			o := &Operator{
+				File: ring.At(t.TempDir() + "/ring.json"), Progress: func(string, time.Duration) {},
+				Cluster: &Cluster{Client: client, Namespace: "kube-system", Account: "default"},
+			}
+			signers, err := o.fills(t.Context())
+			testutil.Expect(t, len(signers) == 0 && (err == nil) == (tc.want == "") &&
+				(err == nil || strings.Contains(err.Error(), tc.want)),
+				"%v, %v; want %q", signers, err, tc.want)
 		})
 	}
 }

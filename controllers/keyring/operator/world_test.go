@@ -88,8 +88,7 @@ func (w *world) document(path string) string {
 	if w.jwks != nil {
 		return *w.jwks
 	}
-	document, err := signing.MarshalJWKS(append(w.publishes, testkeys.Parse(testkeys.RSA2048Other()).Public()))
-	testutil.Must(w.t, err)
+	document := testutil.Get(signing.MarshalJWKS(append(w.publishes, testkeys.Parse(testkeys.RSA2048Other()).Public())))(w.t)
 	return string(document)
 }
 
@@ -126,8 +125,7 @@ func (w *world) edit(change func(p *hosts.Published)) {
 
 func (w *world) published() hosts.Published {
 	w.t.Helper()
-	p, err := hosts.Fetch(w.t.Context(), w.kube)
-	w.must(err)
+	p := testutil.Get(hosts.Fetch(w.t.Context(), w.kube))(w.t)
 	return p
 }
 
@@ -166,8 +164,7 @@ func (w *world) must(err error) {
 
 func (w *world) state() ring.State {
 	w.t.Helper()
-	state, err := w.File.Read()
-	w.must(err)
+	state := testutil.Get(w.File.Read())(w.t)
 	return state
 }
 

@@ -218,8 +218,7 @@ func TestWaitsForItsSlot(t *testing.T) {
 
 // TestSurveyFindsWhatARollbackLeft: no Secret holds a retired key, and no event comes any more.
 func TestSurveyFindsWhatARollbackLeft(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		w := newWorld(t, account(referencing("a")), tokenSecret("a", withNew(t)), tokenSecret("b", replacing("a"), withNew(t)))
 		w.Start(t, w.Run)
 		synctest.Wait()

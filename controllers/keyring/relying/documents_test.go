@@ -217,8 +217,7 @@ func TestKilled(t *testing.T) {
 	place := filepath.Join(string(to), signing.JWKSPath)
 	testutil.Must(t, errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), os.WriteFile(place, []byte("{}"), 0o640),
 		os.WriteFile(filepath.Join(filepath.Dir(place), ".jwks.new"), []byte("{"), 0o600)))
-	_, err := (&Documents{Issuer: issuer, Replace: true}).Publish(to, ringOf(t, "a"))
-	testutil.Must(t, err)
+	testutil.Get((&Documents{Issuer: issuer, Replace: true}).Publish(to, ringOf(t, "a")))(t)
 	left := testutil.Get(os.ReadDir(filepath.Dir(place)))(t)
 	info := testutil.Get(os.Stat(place))(t)
 	testutil.Expect(t, len(left) == 1 && info.Mode().Perm() == 0o640, "%d files, mode %v; want the document alone, with its mode",
@@ -242,8 +241,7 @@ func newDirectory(t *testing.T) Directory {
 func published(t *testing.T, issuer string, ring *signing.Ring) documents {
 	t.Helper()
 	to := newDirectory(t)
-	_, err := (&Documents{Issuer: issuer}).Publish(to, ring)
-	testutil.Must(t, err)
+	testutil.Get((&Documents{Issuer: issuer}).Publish(to, ring))(t)
 	return stored(t, to)
 }
 

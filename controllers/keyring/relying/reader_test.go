@@ -142,7 +142,7 @@ func TestIssuer(t *testing.T) {
 				testutil.Expect(t, err == nil && len(keys) == 1, "%s: %+v, %v; want one key", tc.reason, keys, err)
 				return
 			}
-			testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.want), "%s: error %v, want %q", tc.reason, err, tc.want)
+			testutil.CheckError(t, tc.reason, tc.want, err)
 		})
 	}
 }

@@ -102,7 +102,7 @@ func TestStaleGeneration(t *testing.T) {
 	before := bytesOf(t, f)
 	want := fmt.Sprintf("generation %d was read and it has %d now", generation, generation+1)
 	err := f.Update(generation, rotate)
-	testutil.Expect(t, err != nil && strings.Contains(err.Error(), want), "updated a stale generation: %v", err)
+	testutil.CheckError(t, "updated a stale generation", want, err)
 	testutil.Expect(t, bytes.Equal(before, bytesOf(t, f)) && len(files(t, f)) == 1, "a stale or killed writer has left something")
 }
 
@@ -111,8 +111,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	f := newRing(t)
 	err := f.Update(1, func(s State) (State, error) {
 		err := At(f.path).Update(s.Generation, rollback)
-		testutil.Expect(t, err != nil && strings.Contains(err.Error(), "is being changed by another process"), "a second writer got %v",
-			err)
+		testutil.CheckError(t, "a second writer", "is being changed by another process", err)
 		if _, err := At(f.path).Read(); err != nil {
 			t.Errorf("a reader was kept waiting: %v", err)
 		}
@@ -240,7 +239,7 @@ func TestFork(t *testing.T) {
 		before := bytesOf(t, to)
 		err := importFrom(from, to)
 		want := fmt.Sprintf("generation %d is forked from %d", read(t, from).Generation, read(t, to).Generation)
-		testutil.Expect(t, err != nil && strings.Contains(err.Error(), want), "imported a forked ring: %v", err)
+		testutil.CheckError(t, "imported a forked ring", want, err)
 		testutil.Expect(t, bytes.Equal(before, bytesOf(t, to)), "a refused import has changed the ring")
 	}
 
@@ -291,7 +290,7 @@ func TestImport(t *testing.T) {
 		old: "generation 1 is older than 3", damaged: "the key ring is not JSON",
 	} {
 		err := importFrom(from, copied)
-		testutil.Expect(t, err != nil && strings.Contains(err.Error(), want), "error %v; want %q", err, want)
+		testutil.CheckError(t, "error", want, err)
 	}
 	bring(source, false)
 }
@@ -412,8 +411,7 @@ type followed struct {
 
 func follow(t *testing.T, path string) *followed {
 	t.Helper()
-	store, err := Open(path, nil, reload.Options{Settle: 20 * time.Millisecond, Poll: 200 * time.Millisecond})
-	testutil.Must(t, err)
+	store := testutil.Get(Open(path, nil, reload.Options{Settle: 20 * time.Millisecond, Poll: 200 * time.Millisecond}))(t)
 	f := &followed{Store: store, told: make(chan string, 100)}
 	testutil.Start(t, func(ctx context.Context) error {
 		store.Watch(ctx, func(*signing.Ring) { f.told <- "+" + strconv.FormatInt(store.State().Generation, 10) },

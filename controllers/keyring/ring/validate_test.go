@@ -70,7 +70,7 @@ func TestValidateRefuses(t *testing.T) {
 			state := must(t)(ring.New(newKey(0), []ring.Key{newKey(1)}, new(newKey(2)), epoch))
 			tc.spoil(&state)
 			err := state.Validate()
-			testutil.Expect(t, err != nil && strings.Contains(err.Error(), tc.want), "got %v, want an error with %q", err, tc.want)
+			testutil.CheckError(t, "error", tc.want, err)
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/must"
 )
 
 // unlimited are the flags of a program that limits no requests of its own.
@@ -26,7 +27,7 @@ const tokenNamespaces = 100
 
 // changes are namespaces and token Secrets, while the program runs: the slow key with the flags of every day, and the
 // fast one where nothing else limits a program. The programs alternate: A B A B.
-func (o *Options) changes(ctx context.Context) error {
+func (o *Options) changes(ctx context.Context) {
 	for range o.Sizes.Repetitions {
 		for _, v := range []struct {
 			name  string
@@ -35,23 +36,16 @@ func (o *Options) changes(ctx context.Context) error {
 		}{{"default flags, RSA", nil, devcluster.RSA}, {"unlimited QPS, P-256", unlimited, devcluster.ECDSA}} {
 			for _, program := range []string{kcm, ours} {
 				o.statusf("changes, %s, %s", v.name, program)
-				if err := onFresh(ctx, devcluster.Options{SigningKey: v.key}, func(ctx context.Context, w *world) error {
-					r, err := o.start(ctx, w, program, v.flags...)
-					if err != nil {
-						return err
-					}
-					return o.fill(ctx, w, r, ", "+v.name)
-				}); err != nil {
-					return fmt.Errorf("%s, %s: %w", v.name, program, err)
-				}
+				onFresh(ctx, devcluster.Options{SigningKey: v.key}, func(ctx context.Context, w *world) {
+					o.fill(ctx, w, must.Get(o.start(ctx, w, program, v.flags...)), ", "+v.name)
+				})
 			}
 		}
 	}
-	return nil
 }
 
 // fill has the program complete namespaces, then token Secrets, each of an account of its own. Without a variant nothing is measured.
-func (o *Options) fill(ctx context.Context, w *world, r *running, variant string) error {
+func (o *Options) fill(ctx context.Context, w *world, r *running, variant string) {
 	var namespaces, accounts, secrets []string
 	for i := range o.Sizes.Namespaces {
 		namespaces = append(namespaces, accountOf(bench(i), "default"), rootCA(bench(i)))
@@ -66,21 +60,18 @@ func (o *Options) fill(ctx context.Context, w *world, r *running, variant string
 		}
 		return of + variant
 	}
-	if err := o.measured(ctx, w, r, scenario("namespaces"), namespaces, o.Sizes.Namespaces, func(ctx context.Context, i int) error {
+	o.measured(ctx, w, r, scenario("namespaces"), namespaces, o.Sizes.Namespaces, func(ctx context.Context, i int) error {
 		return w.makeNamespace(ctx, bench(i))
-	}); err != nil {
-		return err
-	}
-	if _, err := w.complete(ctx, r, accounts, o.Sizes.Secrets, func(ctx context.Context, i int) error {
+	})
+	must.Get(w.complete(ctx, r, accounts, o.Sizes.Secrets, func(ctx context.Context, i int) error {
 		namespace, name := o.place(i)
 		return w.makeAccount(ctx, namespace, name)
-	}); err != nil {
-		return err
-	}
-	return errors.Join(o.measured(ctx, w, r, scenario("token Secrets"), secrets, o.Sizes.Secrets, func(ctx context.Context, i int) error {
+	}))
+	o.measured(ctx, w, r, scenario("token Secrets"), secrets, o.Sizes.Secrets, func(ctx context.Context, i int) error {
 		namespace, name := o.place(i)
 		return w.makeTokenSecret(ctx, namespace, name, name)
-	}), w.accepted(ctx, o))
+	})
+	w.accepted(ctx, o)
 }
 
 // place is the namespace and the name of a token Secret and of its account.
@@ -90,66 +81,47 @@ func (o *Options) place(i int) (namespace, name string) {
 
 // measured loads objects and measures what completing them costs. Without a scenario nothing is kept.
 func (o *Options) measured(ctx context.Context, w *world, r *running, scenario string, names []string, size int,
-	load func(ctx context.Context, i int) error) error {
-	if err := sleep(ctx, between); err != nil {
-		return err
-	}
-	before, err1 := r.cost(ctx)
-	took, err2 := w.complete(ctx, r, names, size, load)
-	err3 := sleep(ctx, time.Second) // Events are sent later
-	after, err4 := r.cost(ctx)
-	if err := errors.Join(err1, err2, err3, err4); err != nil || scenario == "" {
-		return err
+	load func(ctx context.Context, i int) error) {
+	must.Do(sleep(ctx, between))
+	before := r.cost(ctx)
+	took := must.Get(w.complete(ctx, r, names, size, load))
+	must.Do(sleep(ctx, time.Second)) // Events are sent later
+	after := r.cost(ctx)
+	if scenario == "" {
+		return
 	}
 	o.add(scenario, "time, s", r.name, took.Seconds())
 	o.add(scenario, "CPU, s", r.name, after.cpu-before.cpu)
 	o.add(scenario, "requests for each", r.name, (after.requests-before.requests)/float64(size))
-	return nil
 }
 
 // accepted has kube-apiserver review one of the tokens: what was measured otherwise is no measurement.
-func (w *world) accepted(ctx context.Context, o *Options) error {
+func (w *world) accepted(ctx context.Context, o *Options) {
 	namespace, name := o.place(0)
-	secret, err := w.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
+	secret := must.Get(w.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{}))
 	review, err := w.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: string(secret.Data[corev1.ServiceAccountTokenKey])},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	if want := "system:serviceaccount:" + namespace + ":" + name; review.Status.User.Username != want {
-		return fmt.Errorf("a token of %s is reviewed as one of %q: %s", want, review.Status.User.Username, review.Status.Error)
-	}
-	return nil
+	must.Do(err)
+	want := "system:serviceaccount:" + namespace + ":" + name
+	must.Not(review.Status.User.Username != want, "a token of %s is reviewed as one of %q: %s", want, review.Status.User.Username,
+		review.Status.Error)
 }
 
 // failover ends the leading one of two replicas: how long it takes until the next token Secret is filled. How many Pods
 // are refused meanwhile, TestServiceDrain counts. The standby of one repetition leads in the next.
-func (o *Options) failover(ctx context.Context) error {
-	return onFresh(ctx, devcluster.Options{}, func(ctx context.Context, w *world) error {
+func (o *Options) failover(ctx context.Context) {
+	onFresh(ctx, devcluster.Options{}, func(ctx context.Context, w *world) {
 		for _, program := range []string{kcm, ours} {
-			leader, err := o.replica(ctx, w, program)
-			if err != nil {
-				return err
-			}
-			if _, err := w.complete(ctx, leader, []string{accountOf(program, "default")}, 1, func(ctx context.Context, _ int) error {
+			leader := must.Get(o.replica(ctx, w, program))
+			must.Get(w.complete(ctx, leader, []string{accountOf(program, "default")}, 1, func(ctx context.Context, _ int) error {
 				return w.makeNamespace(ctx, program)
-			}); err != nil {
-				return err
-			}
+			}))
 			for i := range 2 * o.Sizes.Repetitions {
-				if leader, err = o.succeed(ctx, w, leader, i%2 == 0); err != nil {
-					return fmt.Errorf("%s: %w", program, err)
-				}
+				leader = o.succeed(ctx, w, leader, i%2 == 0)
 			}
-			if _, err := leader.Stop(); err != nil {
-				return err
-			}
+			must.Get(leader.Stop())
 		}
-		return nil
 	})
 }
 
@@ -160,52 +132,35 @@ func (o *Options) replica(ctx context.Context, w *world, program string, flags .
 }
 
 // succeed ends the leader and returns the next one.
-func (o *Options) succeed(ctx context.Context, w *world, leader *running, told bool) (*running, error) {
+func (o *Options) succeed(ctx context.Context, w *world, leader *running, told bool) *running {
 	scenario, signal := "the leader killed", syscall.SIGKILL
 	if told {
 		scenario, signal = "the leader told to stop", syscall.SIGTERM
 	}
 	o.statusf("failover, %s, %s", leader.name, scenario)
-	standby, err := o.replica(ctx, w, leader.name)
-	if err != nil {
-		return nil, err
-	}
-	before, err := w.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leader.name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
+	standby := must.Get(o.replica(ctx, w, leader.name))
+	before := must.Get(w.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leader.name, metav1.GetOptions{}))
 	begun := time.Now()
-	if err := syscall.Kill(leader.PID(), signal); err != nil {
-		return nil, err
-	}
-	at, err := w.filledBy(ctx, standby, before)
-	if err != nil {
-		return nil, err
-	}
+	must.Do(syscall.Kill(leader.PID(), signal))
+	at := w.filledBy(ctx, standby, before)
 	o.add(scenario, "time until the next token Secret is filled, s", leader.name, at.Sub(begun).Seconds())
 	<-leader.Done()
-	return standby, nil
+	return standby
 }
 
 // filledBy returns when a Secret is filled by the standby, which holds the Lease then. What the old leader fills in its
 // last moments does not count.
-func (w *world) filledBy(ctx context.Context, standby *running, before *coordinationv1.Lease) (time.Time, error) {
+func (w *world) filledBy(ctx context.Context, standby *running, before *coordinationv1.Lease) time.Time {
 	for {
 		begun := time.Now()
 		name := fmt.Sprintf("next-%d", begun.UnixNano())
-		took, err := w.complete(ctx, standby, []string{filled(standby.name, name)}, 1, func(ctx context.Context, _ int) error {
+		took := must.Get(w.complete(ctx, standby, []string{filled(standby.name, name)}, 1, func(ctx context.Context, _ int) error {
 			return w.makeTokenSecret(ctx, standby.name, name, "default")
-		})
-		if err != nil {
-			return time.Time{}, err
-		}
-		now, err := w.client.CoordinationV1().Leases(before.Namespace).Get(ctx, before.Name, metav1.GetOptions{})
-		if err != nil {
-			return time.Time{}, err
-		}
+		}))
+		now := must.Get(w.client.CoordinationV1().Leases(before.Namespace).Get(ctx, before.Name, metav1.GetOptions{}))
 		at, holder := begun.Add(took), *now.Spec.HolderIdentity
 		if holder != "" && holder != *before.Spec.HolderIdentity && now.Spec.AcquireTime.Time.Before(at) {
-			return at, nil
+			return at
 		}
 	}
 }

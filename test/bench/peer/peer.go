@@ -23,6 +23,7 @@ import (
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/measure"
+	"sa-controller-manager/test/must"
 )
 
 const (
@@ -88,13 +89,13 @@ func (o *Options) Measure(ctx context.Context, scenarios []string, out string) e
 	}
 	fmt.Fprintln(o.Out, o.Report.Machine)
 	var errs []error
-	for i, measure := range []func(context.Context) error{o.changes, o.rest, o.pods, o.failover} {
+	for i, measure := range []func(context.Context){o.changes, o.rest, o.pods, o.failover} {
 		before := slices.Clone(o.Report.Rows)
 		if !slices.Contains(scenarios, Scenarios[i]) {
 			o.Report.Missing = append(o.Report.Missing, Scenarios[i])
 			continue
 		}
-		if err := measure(ctx); err != nil {
+		if err := must.Catch(func() { measure(ctx) }); err != nil {
 			err = fmt.Errorf("scenario %s: %w", Scenarios[i], err)
 			fmt.Fprintln(o.Progress, err)
 			errs = append(errs, err)
@@ -199,16 +200,12 @@ type cost struct {
 }
 
 // cost reads /proc after the metrics, the first time, and so counts one scrape in each window.
-func (r *running) cost(ctx context.Context) (cost, error) {
-	metrics, err1 := r.Metrics(ctx)
-	used, err2 := measure.CPU(r.PID())
-	memory, err3 := measure.MemoryOf(r.PID())
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return cost{}, fmt.Errorf("read what %s costs: %w", r.name, err)
-	}
+func (r *running) cost(ctx context.Context) cost {
+	metrics, used, memory := must.Get(r.Metrics(ctx)), must.Get(measure.CPU(r.PID())), must.Get(measure.MemoryOf(r.PID()))
 	return cost{
-		time.Now(), used.Seconds(), metrics.Sum("rest_client_requests_total", nil), float64(memory.Anon) / 1024, float64(memory.Peak) / 1024,
-	}, nil
+		time.Now(), used.Seconds(), metrics.Sum("rest_client_requests_total", nil),
+		float64(memory.Anon) / 1024, float64(memory.Peak) / 1024,
+	}
 }
 
 // foreignSize is that of each foreign Secret, in bytes.
@@ -216,74 +213,47 @@ const foreignSize = 10 << 10
 
 // rest starts both programs in a cluster that has been in use, beside Secrets of others, with leader election, and ours
 // with its webhook. Then nothing happens: once they have come to rest, it measures what they cost.
-func (o *Options) rest(ctx context.Context) error {
-	return onFresh(ctx, devcluster.Options{}, func(ctx context.Context, w *world) error {
+func (o *Options) rest(ctx context.Context) {
+	onFresh(ctx, devcluster.Options{}, func(ctx context.Context, w *world) {
 		o.statusf("at rest, making the objects")
-		r, err := o.start(ctx, w, ours)
-		if err != nil {
-			return err
-		}
-		if err := o.fill(ctx, w, r, ""); err != nil {
-			return err
-		}
-		if _, err := r.Stop(); err != nil {
-			return err
-		}
+		r := must.Get(o.start(ctx, w, ours))
+		o.fill(ctx, w, r, "")
+		must.Get(r.Stop())
 		content := bytes.Repeat([]byte("0123456789abcdef"), foreignSize/16)
-		if err := each(ctx, writers, o.Sizes.Foreign, func(ctx context.Context, i int) error {
+		must.Do(each(ctx, writers, o.Sizes.Foreign, func(ctx context.Context, i int) error {
 			return w.makeSecret(ctx, bench(i%o.Sizes.Namespaces), &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("foreign-%05d", i)}, Data: map[string][]byte{"content": content},
 			})
-		}); err != nil {
-			return err
-		}
+		}))
 		for repetition := range o.Sizes.Repetitions {
 			o.statusf("at rest, %d of %d, settling for %v", repetition+1, o.Sizes.Repetitions, o.Settling)
-			if err := o.settled(ctx, w); err != nil {
-				return err
-			}
+			o.settled(ctx, w)
 		}
-		return nil
 	})
 }
 
-func (o *Options) settled(ctx context.Context, w *world) error {
-	port, err := devcluster.FreePort()
-	if err != nil {
-		return err
-	}
+func (o *Options) settled(ctx context.Context, w *world) {
+	port := must.Get(devcluster.FreePort())
 	var all []*running
 	for program, flags := range map[string][]string{kcm: nil,
 		ours: {fmt.Sprintf("--webhook-port=%d", port), "--webhook-registration=url"}} {
-		r, err := o.replica(ctx, w, program, flags...)
-		if err != nil {
-			return err
-		}
+		r := must.Get(o.replica(ctx, w, program, flags...))
 		all = append(all, r)
 		o.add("start", "time until ready, s", program, r.ready.Seconds())
 	}
-	if err := sleep(ctx, o.Settling); err != nil {
-		return err
-	}
+	must.Do(sleep(ctx, o.Settling))
 	before := map[*running]cost{}
 	for _, r := range all {
-		if before[r], err = r.cost(ctx); err != nil {
-			return err
-		}
+		before[r] = r.cost(ctx)
 		o.add("at rest", "memory, RssAnon, MiB", r.name, before[r].anon)
 		o.add("at rest", "peak memory since the start, RSS, MiB", r.name, before[r].max)
 	}
-	if err := sleep(ctx, o.Window); err != nil {
-		return err
-	}
-	var errs []error
+	must.Do(sleep(ctx, o.Window))
 	for _, r := range all {
-		after, err := r.cost(ctx)
+		after := r.cost(ctx)
 		minutes := after.at.Sub(before[r].at).Minutes()
 		o.add("at rest", "CPU a minute, s", r.name, (after.cpu-before[r].cpu)/minutes)
 		o.add("at rest", "requests a minute", r.name, (after.requests-before[r].requests)/minutes)
-		_, stopped := r.Stop()
-		errs = append(errs, err, stopped)
+		must.Get(r.Stop())
 	}
-	return errors.Join(errs...)
 }

@@ -20,6 +20,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/must"
 )
 
 const (
@@ -41,11 +42,11 @@ const bare, inTree, webhook, policy = 0, 1, 2, 3
 
 // pods are created in each way of admission, one after the other. Each has a control plane of its own, because the plugin is on or
 // off in a whole kube-apiserver.
-func (o *Options) pods(ctx context.Context) error {
+func (o *Options) pods(ctx context.Context) {
 	without := func(plugins string) map[string][]string {
 		return map[string][]string{"disable-admission-plugins": {plugins}}
 	}
-	return o.admitted(ctx, []*admission{
+	o.admitted(ctx, []*admission{
 		bare:    {flags: without("ServiceAccount," + webhooks)},
 		inTree:  {flags: without(webhooks), mutates: true},
 		webhook: {mutates: true},
@@ -54,69 +55,49 @@ func (o *Options) pods(ctx context.Context) error {
 }
 
 // admitted starts the control planes from the given one on, and measures when all run.
-func (o *Options) admitted(ctx context.Context, all []*admission, from int) error {
+func (o *Options) admitted(ctx context.Context, all []*admission, from int) {
 	if from < len(all) {
-		return onFresh(ctx, devcluster.Options{APIServerFlags: all[from].flags}, func(ctx context.Context, w *world) error {
+		onFresh(ctx, devcluster.Options{APIServerFlags: all[from].flags}, func(ctx context.Context, w *world) {
 			all[from].world = w
-			return o.admitted(ctx, all, from+1)
+			o.admitted(ctx, all, from+1)
 		})
+		return
 	}
 	for i, a := range all {
-		if err := o.admit(ctx, i, a); err != nil {
-			return err
-		}
+		o.admit(ctx, i, a)
 	}
 	for range o.Sizes.Repetitions {
 		// A hundred clients take long, and many Pods at once; one client needs more Pods for its p99.
-		if err := errors.Join(
-			o.create(ctx, "one client", 1, o.Sizes.Pods, all),
-			o.create(ctx, "100 clients", 100, max(1, o.Sizes.Pods/50), all),
-		); err != nil {
-			return err
-		}
+		o.create(ctx, "one client", 1, o.Sizes.Pods, all)
+		o.create(ctx, "100 clients", 100, max(1, o.Sizes.Pods/50), all)
 	}
 	for _, a := range all {
-		if err := each(ctx, o.Sizes.Accounts, writers, func(ctx context.Context, i int) error {
+		must.Do(each(ctx, o.Sizes.Accounts, writers, func(ctx context.Context, i int) error {
 			return a.makeAccount(ctx, podNamespace, "account-"+strconv.Itoa(i))
-		}); err != nil {
-			return err
-		}
+		}))
 	}
-	return o.create(ctx, fmt.Sprintf("one client, %d accounts in the namespace", o.Sizes.Accounts), 1, o.Sizes.Pods, all)
+	o.create(ctx, fmt.Sprintf("one client, %d accounts in the namespace", o.Sizes.Accounts), 1, o.Sizes.Pods, all)
 }
 
 // admit starts ours, and returns once the world admits Pods as it has to.
-func (o *Options) admit(ctx context.Context, way int, a *admission) error {
+func (o *Options) admit(ctx context.Context, way int, a *admission) {
 	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, errors.New("no Pod is admitted as it has to be"))
 	defer cancel()
-	if err := a.makeNamespace(ctx, podNamespace); err != nil {
-		return err
-	}
+	must.Do(a.makeNamespace(ctx, podNamespace))
 	if way == webhook || way == policy {
-		port, err := devcluster.FreePort()
-		if err != nil {
-			return err
-		}
-		if _, err = o.start(ctx, a.world, ours, "--webhook-port="+strconv.Itoa(port), "--webhook-registration=url"); err != nil {
-			return err
-		}
-	} else if err := a.makeAccount(ctx, podNamespace, "default"); err != nil { // no program does
-		return err
+		port := must.Get(devcluster.FreePort())
+		must.Get(o.start(ctx, a.world, ours, "--webhook-port="+strconv.Itoa(port), "--webhook-registration=url"))
+	} else {
+		must.Do(a.makeAccount(ctx, podNamespace, "default")) // no program does
 	}
 	if way == policy {
-		objects, err := manifests.Completion()
-		if err != nil {
-			return err
-		}
-		for _, object := range objects {
-			if err := a.client.CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(object.Path()).Param("fieldManager", "bench").
-				Body(object.YAML).Do(ctx).Error(); err != nil {
-				return err
-			}
+		for _, object := range must.Get(manifests.Completion()) {
+			must.Do(a.client.CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(object.Path()).Param("fieldManager", "bench").
+				Body(object.YAML).Do(ctx).Error())
 		}
 	}
 	// Nothing announces when kube-apiserver has learned of a registration, or of a policy.
-	return await.Poll(ctx, func(ctx context.Context) error {
+	must.Do(await.Poll(ctx, func(ctx context.Context) error {
 		if err := a.makePod(ctx, a.mutates); err != nil || way != policy {
 			return err
 		}
@@ -125,25 +106,23 @@ func (o *Options) admit(ctx context.Context, way int, a *admission) error {
 			err = errors.New("the policy does not act yet")
 		}
 		return err
-	})
+	}))
 }
 
 // create has clients create Pods at once, so many times, each time in all worlds. The difference of two p99 is noise.
-func (o *Options) create(ctx context.Context, variant string, clients, times int, all []*admission) error {
+func (o *Options) create(ctx context.Context, variant string, clients, times int, all []*admission) {
 	o.statusf("Pods, %s", variant)
 	took := make([][]float64, len(all))
 	for i := range times {
 		for j := range all {
 			way := (i + j) % len(all) // none always comes behind the same one
 			batch := make([]float64, clients)
-			if err := each(ctx, clients, clients, func(ctx context.Context, i int) error {
+			must.Do(each(ctx, clients, clients, func(ctx context.Context, i int) error {
 				begun := time.Now()
 				err := all[way].makePod(ctx, all[way].mutates)
 				batch[i] = float64(time.Since(begun)) / float64(time.Millisecond)
 				return err
-			}); err != nil {
-				return err
-			}
+			}))
 			if i > times/25 { // the first ones find nothing warm
 				took[way] = append(took[way], batch...)
 			}
@@ -164,7 +143,6 @@ func (o *Options) create(ctx context.Context, variant string, clients, times int
 			o.add(scenario, "p99, ms", program, quantile(took[i], 0.99))
 		}
 	}
-	return nil
 }
 
 // makePod creates a Pod. It is an error if it gets no account and no token volume, or does, other than wanted.

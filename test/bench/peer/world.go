@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/must"
 )
 
 const (
@@ -43,53 +44,43 @@ type world struct {
 }
 
 // onFresh calls do with a control plane of its own, which ends with it.
-func onFresh(ctx context.Context, options devcluster.Options, do func(context.Context, *world) error) (err error) {
+func onFresh(ctx context.Context, options devcluster.Options, do func(context.Context, *world)) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	cluster, err := devcluster.Start(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		stop() // the watches, before what they watch
-		err = errors.Join(err, cluster.Stop())
-	}()
+	cluster := must.Get(devcluster.Start(ctx, options))
+	err := must.Catch(func() { do(ctx, newWorld(ctx, cluster)) })
+	stop() // the watches, before what they watch
+	must.Do(errors.Join(err, cluster.Stop()))
+}
+
+func newWorld(ctx context.Context, cluster *devcluster.Cluster) *world {
 	w := &world{Cluster: cluster, seen: map[string]time.Time{}}
 	config := cluster.Config()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = config.ContentType + ",application/json"
 	config.WarningHandler = rest.NoWarnings{}
-	if w.client, err = kubernetes.NewForConfig(config); err != nil {
-		return err
-	}
-	if w.kubeconfig, _, err = cluster.Identity(measured, "system:masters"); err != nil {
-		return err
-	}
-	if err := w.watch(ctx); err != nil {
-		return err
-	}
-	return do(ctx, w)
+	w.client = must.Get(kubernetes.NewForConfig(config))
+	var err error
+	w.kubeconfig, _, err = cluster.Identity(measured, "system:masters")
+	must.Do(err)
+	w.watch(ctx)
+	return w
 }
 
-func (w *world) watch(ctx context.Context) error {
+func (w *world) watch(ctx context.Context) {
 	factory := informers.NewSharedInformerFactory(w.client, 0)
 	core := factory.Core().V1()
 	for _, informer := range []cache.SharedIndexInformer{
 		core.ServiceAccounts().Informer(), core.ConfigMaps().Informer(), core.Secrets().Informer(),
 	} {
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		must.Get(informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: w.see, UpdateFunc: func(_, object any) { w.see(object) },
-		}); err != nil {
-			return err
-		}
+		}))
 	}
 	factory.StartWithContext(ctx)
 	for _, synced := range factory.WaitForCacheSync(ctx.Done()) {
-		if !synced {
-			return errors.New("the watches have not begun")
-		}
+		must.Not(!synced, "the watches have not begun")
 	}
-	return nil
 }
 
 // What is awaited, by name: that a ServiceAccount exists, that a namespace has its kube-root-ca.crt, that a token

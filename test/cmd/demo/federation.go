@@ -17,6 +17,7 @@ import (
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/federation"
+	"sa-controller-manager/test/must"
 )
 
 // trust is the demonstration of a second cluster that trusts the first one's issuer, by the documents
@@ -33,110 +34,94 @@ func (d *trust) rotateAt(age int) string {
 	return fmt.Sprintf("rotate --cache-age=%ds %s", age, strings.Join(d.world.RelyingFlags(), " "))
 }
 
-func showFederation(ctx context.Context, s *story) (err error) {
+func showFederation(ctx context.Context, s *story) {
 	s.linef("Published keys, which a second cluster verifies with while they rotate\n")
-	if s.binary, err = devcluster.FindBinary(ctx); err != nil {
-		return err
-	}
-	d := &trust{}
-	d.world, err = federation.Start(ctx, s.binary, 5*time.Second)
-	defer func() { err = errors.Join(err, d.world.Stop()) }()
-	if err != nil {
-		return err
-	}
+	s.binary = must.Get(devcluster.FindBinary(ctx))
+	world, err := federation.Start(ctx, s.binary, 5*time.Second)
+	s.ends = append(s.ends, world.Stop)
+	must.Do(err)
+	d := &trust{world: world}
 	d.clients = &clients{story: s, load: d.world.Load, ringFile: d.world.RingFile(), flags: func() []string {
 		return []string{"--kubeconfig=" + d.world.First.Kubeconfig()}
 	}}
 	s.manager = d.world.Manager
 	s.ready("two control planes, of which the second trusts the issuer of the first, and an HTTPS server of its documents")
-	if _, err := d.active(); err != nil { // the key that signs first
-		return err
-	}
+	must.Get(d.active()) // the key that signs first
 	d.start()
-	return errors.Join(d.show(ctx, d.steps()), d.judge())
+	d.show(ctx, d.steps())
+	d.judge()
 }
 
 func (d *trust) steps() []step {
 	return []step{
 		{"The second cluster accepts tokens of the first", d.published},
 		{"A rotation, once every copy has the next key", d.rotates},
-		{"A rotation to another algorithm", func(ctx context.Context) error {
-			return errors.Join(d.keys(ctx, "next --algorithm=P-256"), d.rotates(ctx))
+		{"A rotation to another algorithm", func(ctx context.Context) {
+			must.Do(d.keys(ctx, "next --algorithm=P-256"))
+			d.rotates(ctx)
 		}},
 		{"The active key has leaked", d.leaks},
 		{"The directory is gone, and the next key, which is replaced, does not sign", d.unmounted},
-		{"The directory is back, and a cache serves what it had before: it does not sign", func(ctx context.Context) error {
+		{"The directory is back, and a cache serves what it had before: it does not sign", func(ctx context.Context) {
 			d.world.Edge.Serve(d.stale)
-			return d.refuses(ctx, "do not have key")
+			d.refuses(ctx, "do not have key")
 		}},
-		{"The issuer's URL has our documents again", func(ctx context.Context) error {
+		{"The issuer's URL has our documents again", func(ctx context.Context) {
 			d.world.Edge.Serve(d.world.Served())
-			return errors.Join(d.world.AwaitPublished(ctx), d.rotates(ctx))
+			must.Do(d.world.AwaitPublished(ctx))
+			d.rotates(ctx)
 		}},
 	}
 }
 
-func (d *trust) published(ctx context.Context) error {
+func (d *trust) published(ctx context.Context) {
 	d.notef("published", "%s%s", d.world.Edge.URL, signing.JWKSPath)
-	return d.world.AwaitPublished(ctx)
+	must.Do(d.world.AwaitPublished(ctx))
 }
 
-func (d *trust) rotates(ctx context.Context) error {
-	return errors.Join(d.keys(ctx, d.rotateAt(5)+" --wait"), d.sign(ctx))
+func (d *trust) rotates(ctx context.Context) {
+	must.Do(d.keys(ctx, d.rotateAt(5)+" --wait"))
+	d.sign(ctx)
 }
 
 // leaks revokes the active key. The next one signs at once, and the second cluster has it.
-func (d *trust) leaks(ctx context.Context) error {
-	if err := d.copied(ctx); err != nil {
-		return err
-	}
-	active, err := d.active()
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.keys(ctx, "revoke "+active.ID+" --yes"), d.sign(ctx))
+func (d *trust) leaks(ctx context.Context) {
+	d.copied(ctx)
+	active := must.Get(d.active())
+	must.Do(d.keys(ctx, "revoke "+active.ID+" --yes"))
+	d.sign(ctx)
 }
 
 // copied returns once every copy of the key set has the next key: then a rotation is not refused for it. Nothing
 // is rotated.
-func (d *trust) copied(ctx context.Context) error {
-	if err := d.world.AwaitPublished(ctx); err != nil {
-		return err
-	}
+func (d *trust) copied(ctx context.Context) {
+	must.Do(d.world.AwaitPublished(ctx))
 	// The second cluster reads the documents at least once in that time.
-	return d.load.AwaitRounds(ctx, 2*roundsPerStep)
+	must.Do(d.load.AwaitRounds(ctx, 2*roundsPerStep))
 }
 
 // unmounted replaces the next key while it cannot be published, until the step has ended.
-func (d *trust) unmounted(ctx context.Context) (err error) {
+func (d *trust) unmounted(ctx context.Context) {
 	// The second cluster reads the key that signs now before the directory is gone.
-	if err := d.copied(ctx); err != nil {
-		return err
-	}
+	d.copied(ctx)
 	served, gone := d.world.Served(), filepath.Join(d.world.Dir, "gone")
 	d.stale = filepath.Join(d.world.Dir, "stale")
-	if err := errors.Join(os.CopyFS(d.stale, os.DirFS(served)), os.Rename(served, gone)); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Rename(gone, served)) }()
-	if err := d.keys(ctx, "next --algorithm=P-384"); err != nil {
-		return err
-	}
-	return d.refuses(ctx, "is not published by host")
+	must.Do(errors.Join(os.CopyFS(d.stale, os.DirFS(served)), os.Rename(served, gone)))
+	defer func() { must.Do(os.Rename(gone, served)) }()
+	must.Do(d.keys(ctx, "next --algorithm=P-384"))
+	d.refuses(ctx, "is not published by host")
 }
 
 // refuses has a command refuse to have the next key sign because of what is published, however long.
-func (d *trust) refuses(ctx context.Context, reason string) error {
+func (d *trust) refuses(ctx context.Context, reason string) {
 	d.notef("command", "sa-controller-manager keys %s", d.rotateAt(0))
 	var refusal error
-	if err := await.Poll(ctx, func(ctx context.Context) error {
+	must.Do(await.Poll(ctx, func(ctx context.Context) error {
 		// The process may not have seen the directory yet.
 		if refusal = d.try(ctx, d.rotateAt(0)); refusal != nil && !strings.Contains(refusal.Error(), reason) {
 			return refusal
 		}
 		return nil
-	}); err != nil {
-		return err
-	}
-	return d.refused(refusal, reason)
+	}))
+	must.Do(d.refused(refusal, reason))
 }

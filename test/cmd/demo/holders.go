@@ -18,6 +18,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/must"
 )
 
 const (
@@ -44,50 +45,37 @@ func (h *keyHolders) path(name string) string { return filepath.Join(h.dir, name
 func (h *keyHolders) socket(name string) string { return h.path("run/" + name + ".sock") }
 
 // begin starts them. Their keys are made later.
-func (h *keyHolders) begin(ctx context.Context, dir string) error {
+func (h *keyHolders) begin(ctx context.Context, dir string) {
 	h.dir = dir
 	sockets := []byte("schemaVersion: 1\nsockets:\n")
 	for _, name := range []string{"imported", "made", "transit", "foreign"} {
 		sockets = fmt.Appendf(sockets, "  %s: %s\n", name, h.socket(name))
 	}
 	for _, name := range []string{"tokens", "keys", "run", "transit"} {
-		if err := os.MkdirAll(h.path(name), 0o700); err != nil {
-			return err
-		}
+		must.Do(os.MkdirAll(h.path(name), 0o700))
 	}
-	if err := errors.Join(
+	must.Do(errors.Join(
 		os.WriteFile(h.path("sockets.yaml"), sockets, 0o600),
 		os.WriteFile(h.path("pin"), []byte(pin), 0o600),
 		os.WriteFile(h.path("softhsm2.conf"), fmt.Appendf(nil, "directories.tokendir = %s\nlog.level = ERROR\n", h.path("tokens")), 0o600),
 		os.Setenv("SOFTHSM2_CONF", h.path("softhsm2.conf")),
-	); err != nil {
-		return err
-	}
-	if _, err := output(ctx, "softhsm2-util", "--init-token", "--free", "--label", "demo", "--pin", pin, "--so-pin", pin); err != nil {
-		return err
-	}
+	))
+	must.Get(output(ctx, "softhsm2-util", "--init-token", "--free", "--label", "demo", "--pin", pin, "--so-pin", pin))
 	for variable, args := range map[string][]string{
 		transitVariable: {h.path("transit")}, helperVariable: {"serve", "--keys-dir=" + h.path("keys"), "--socket-dir=" + h.path("run")},
 	} {
 		path := os.Getenv(variable)
 		child, err := devcluster.StartChild(filepath.Base(path), path, h.dir, args)
-		if err != nil {
-			return fmt.Errorf("%s, which make demo-hsm sets: %w", variable, err)
-		}
+		must.Not(err != nil, "%s, which make demo-hsm sets: %w", variable, err)
 		h.children = append(h.children, child)
 	}
-	key, err := signing.GenerateKey("P-256")
-	if err != nil {
-		return err
-	}
-	if h.foreign, err = signertest.NewForeign(h.socket("foreign"), foreignKeyID, key.PEM()); err != nil {
-		return err
-	}
-	return await.Poll(ctx, func(context.Context) error {
+	key := must.Get(signing.GenerateKey("P-256"))
+	h.foreign = must.Get(signertest.NewForeign(h.socket("foreign"), foreignKeyID, key.PEM()))
+	must.Do(await.Poll(ctx, func(context.Context) error {
 		uri, err := os.ReadFile(h.path("transit/uri"))
 		h.transitURI = string(uri)
 		return err
-	})
+	}))
 }
 
 // end ends what was started. The processes would end with this one.
@@ -105,38 +93,27 @@ func (h *keyHolders) pkcs11URI(name string) string {
 }
 
 // importKey puts a key, as an operator has one, into the HSM.
-func (h *keyHolders) importKey(ctx context.Context) error {
-	key, err := signing.GenerateKey("P-256")
-	if err != nil {
-		return err
-	}
+func (h *keyHolders) importKey(ctx context.Context) {
+	key := must.Get(signing.GenerateKey("P-256"))
 	file := h.path("imported.pem")
-	if err := os.WriteFile(file, key.PEM(), 0o600); err != nil {
-		return err
-	}
-	if _, err := output(ctx, "softhsm2-util", "--import", file, "--token", "demo", "--label", "imported", "--id",
-		fmt.Sprintf("%x", "imported"), "--pin", pin); err != nil {
-		return err
-	}
-	if err := os.Remove(file); err != nil {
-		return err
-	}
-	return h.nameKey(ctx, "imported", h.pkcs11URI("imported"))
+	must.Do(os.WriteFile(file, key.PEM(), 0o600))
+	must.Get(output(ctx, "softhsm2-util", "--import", file, "--token", "demo", "--label", "imported", "--id",
+		fmt.Sprintf("%x", "imported"), "--pin", pin))
+	must.Do(os.Remove(file))
+	h.nameKey(ctx, "imported", h.pkcs11URI("imported"))
 }
 
 // nameKey writes the file of a key and awaits its socket.
-func (h *keyHolders) nameKey(ctx context.Context, name, uri string) error {
-	if err := os.WriteFile(h.path("keys/"+name+".yaml"), fmt.Appendf(nil, "uri: %s\nalgorithm: P-256\n", uri), 0o600); err != nil {
-		return err
-	}
-	return h.awaitSocket(ctx, name)
+func (h *keyHolders) nameKey(ctx context.Context, name, uri string) {
+	must.Do(os.WriteFile(h.path("keys/"+name+".yaml"), fmt.Appendf(nil, "uri: %s\nalgorithm: P-256\n", uri), 0o600))
+	h.awaitSocket(ctx, name)
 }
 
-func (h *keyHolders) awaitSocket(ctx context.Context, name string) error {
-	return await.Poll(ctx, func(context.Context) error {
+func (h *keyHolders) awaitSocket(ctx context.Context, name string) {
+	must.Do(await.Poll(ctx, func(context.Context) error {
 		_, err := os.Stat(h.socket(name))
 		return err
-	})
+	}))
 }
 
 func output(ctx context.Context, name string, args ...string) (string, error) {
@@ -151,11 +128,11 @@ type hsm struct {
 	*keyHolders
 }
 
-func showHSM(ctx context.Context, s *story) error {
+func showHSM(ctx context.Context, s *story) {
 	s.linef("Service account keys that leave their file, in a cluster that is in use\n")
 	d := &hsm{rotation: newRotation(s), keyHolders: &keyHolders{}}
 	defer d.end()
-	return d.demonstrate(ctx, d.startSigner, []step{
+	d.demonstrate(ctx, d.startSigner, []step{
 		{"Clients request and use tokens", d.clientsStart},
 		{"Keys for the HSM and the transit engine", d.keysAreMade},
 		{"The imported key of the HSM signs", d.signsIn("imported")},
@@ -171,58 +148,43 @@ func showHSM(ctx context.Context, s *story) error {
 // startSigner has the manager sign with the key of a file, and tells it where the other keys are
 // going to be.
 func (d *hsm) startSigner(ctx context.Context) error {
-	if err := d.begin(ctx, filepath.Join(d.cluster.Dir(), "holders")); err != nil {
-		return err
-	}
+	d.begin(ctx, filepath.Join(d.cluster.Dir(), "holders"))
 	d.keyFlags = []string{"--service-account-key-sockets=" + d.path("sockets.yaml")}
 	return d.rotation.startSigner(ctx)
 }
 
-func (d *hsm) keysAreMade(ctx context.Context) error {
-	if err := d.importKey(ctx); err != nil {
-		return err
-	}
-	if _, err := output(ctx, "pkcs11-tool", "--module", softHSM, "--token-label", "demo", "--login", "--pin", pin, "--keypairgen",
-		"--key-type", "EC:prime256v1", "--label", "made", "--id", fmt.Sprintf("%x", "made"), "--sensitive", "--usage-sign"); err != nil {
-		return err
-	}
+func (d *hsm) keysAreMade(ctx context.Context) {
+	d.importKey(ctx)
+	must.Get(output(ctx, "pkcs11-tool", "--module", softHSM, "--token-label", "demo", "--login", "--pin", pin, "--keypairgen",
+		"--key-type", "EC:prime256v1", "--label", "made", "--id", fmt.Sprintf("%x", "made"), "--sensitive", "--usage-sign"))
 	for name, uri := range map[string]string{"made": d.pkcs11URI("made"), "transit": d.transitURI} {
-		if err := d.nameKey(ctx, name, uri); err != nil {
-			return err
-		}
+		d.nameKey(ctx, name, uri)
 		d.notef("file", "%s.yaml of sa-kms-signer has %s...", name, strings.SplitN(uri, "?", 2)[0])
 	}
-	shown, err := output(ctx, "pkcs11-tool", "--module", softHSM, "--token-label", "demo", "--login", "--pin", pin,
-		"--list-objects", "--type", "privkey")
-	if err != nil {
-		return err
-	}
+	shown := must.Get(output(ctx, "pkcs11-tool", "--module", softHSM, "--token-label", "demo", "--login", "--pin", pin,
+		"--list-objects", "--type", "privkey"))
 	d.notef("shown", "by pkcs11-tool --list-objects --type privkey:\n%s", shown)
 	if !slices.ContainsFunc(strings.Split(shown, "Private Key Object"), func(object string) bool {
 		return strings.Contains(object, "made") && strings.Contains(object, "sensitive, always sensitive, never extract")
 	}) {
-		return errors.New("the HSM has no key that was made there and cannot leave it")
+		must.Do(errors.New("the HSM has no key that was made there and cannot leave it"))
 	}
-	return nil
 }
 
 // signsIn returns a step in which a key in another process signs. No command makes the next one in the ring file in its place.
-func (d *hsm) signsIn(name string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		err := d.rotate(ctx, "--key=kep740:"+name, " --next-key=none")
-		if got := d.used[len(d.used)-1].ID; err == nil && name == "foreign" && got != foreignKeyID {
-			return fmt.Errorf("key ID %q, want the signer's own, %q", got, foreignKeyID)
+func (d *hsm) signsIn(name string) func(context.Context) {
+	return func(ctx context.Context) {
+		d.rotate(ctx, "--key=kep740:"+name, " --next-key=none")
+		if got := d.used[len(d.used)-1].ID; name == "foreign" && got != foreignKeyID {
+			must.Do(fmt.Errorf("key ID %q, want the signer's own, %q", got, foreignKeyID))
 		}
-		return err
 	}
 }
 
-func (d *hsm) fileAgain(ctx context.Context) error {
-	if err := d.refused(d.keys(ctx, "rotate"), "the ring has no next key"); err != nil {
-		return err
-	}
-	return d.rotate(ctx, "--algorithm=P-256", "")
+func (d *hsm) fileAgain(ctx context.Context) {
+	must.Do(d.refused(d.keys(ctx, "rotate"), "the ring has no next key"))
+	d.rotate(ctx, "--algorithm=P-256", "")
 }
 
 // importedLeaks revokes a key with a private half that a file has had.
-func (d *hsm) importedLeaks(ctx context.Context) error { return d.revoked(ctx, d.used[1].ID, "") }
+func (d *hsm) importedLeaks(ctx context.Context) { d.revoked(ctx, d.used[1].ID, "") }

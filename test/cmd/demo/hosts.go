@@ -20,6 +20,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/must"
 	"sa-controller-manager/test/tokenload"
 )
 
@@ -37,23 +38,15 @@ func ringOf(cluster *devcluster.Cluster) string {
 }
 
 // demonstrate runs the steps on a cluster whose signer is started before it.
-func (d *rotation) demonstrate(ctx context.Context, startSigner func(context.Context) error, steps []step) (err error) {
-	if d.binary, err = devcluster.FindBinary(ctx); err != nil {
-		return err
-	}
-	defer func() {
-		for _, h := range d.hosts[min(1, len(d.hosts)):] { // the first one keeps etcd
-			err = errors.Join(err, h.Stop())
-		}
-	}()
-	if err := d.startHosts(ctx, startSigner); err != nil {
-		return err
-	}
-	return errors.Join(d.show(ctx, steps), d.judge())
+func (d *rotation) demonstrate(ctx context.Context, startSigner func(context.Context) error, steps []step) {
+	d.binary = must.Get(devcluster.FindBinary(ctx))
+	d.startHosts(ctx, startSigner)
+	d.show(ctx, steps)
+	d.judge()
 }
 
-func (d *rotation) startHosts(ctx context.Context, startSigner func(context.Context) error) error {
-	if err := d.startCluster(ctx, devcluster.Options{
+func (d *rotation) startHosts(ctx context.Context, startSigner func(context.Context) error) {
+	d.startCluster(ctx, devcluster.Options{
 		ExternalSigner: true, APIServerFlags: d.serverFlags,
 		BeforeAPIServer: func(cluster *devcluster.Cluster) (err error) {
 			if d.cluster == nil {
@@ -66,12 +59,8 @@ func (d *rotation) startHosts(ctx context.Context, startSigner func(context.Cont
 			d.managers[cluster], err = d.serve(cluster)
 			return err
 		},
-	}); err != nil {
-		return err
-	}
-	if err := d.managerReady(ctx); err != nil {
-		return err
-	}
+	})
+	d.managerReady(ctx)
 	var parties []*tokenload.Party
 	for i, name := range []string{"cp-1", "cp-2", "cp-3"} {
 		cluster, err := d.cluster, error(nil)
@@ -82,18 +71,16 @@ func (d *rotation) startHosts(ctx context.Context, startSigner func(context.Cont
 			d.notef("skipped", "only root can make another host on this machine: %s", err)
 			break
 		}
-		if err != nil {
-			return err
+		must.Do(err)
+		must.Do(err)
+		if i > 0 { // the first one keeps etcd
+			d.ends = append(d.ends, cluster.Stop)
 		}
-		party, err := tokenload.NewParty(name, cluster)
+		party := must.Get(tokenload.NewParty(name, cluster))
 		d.hosts, parties = append(d.hosts, &host{cluster, party}), append(parties, party)
-		if err != nil {
-			return err
-		}
 	}
 	d.load = tokenload.New(d.ringFile, parties, parties)
 	d.ready("%d hosts, each with sa-controller-manager, a key ring of its own and kube-apiserver, for which it signs", len(d.hosts))
-	return nil
 }
 
 // startSigner creates the key ring and starts the manager that signs with it. kube-apiserver
@@ -183,10 +170,10 @@ func (c *clients) keys(ctx context.Context, words string) error {
 // try runs such a command. Another key may sign from when it begins.
 func (c *clients) try(ctx context.Context, words string) error {
 	args := append(strings.Fields("keys "+words), "--service-account-key-ring="+c.ringFile)
-	if _, err := c.binary.Run(ctx, append(args, c.flags()...)...); err != nil {
-		return err
+	_, err := c.binary.Run(ctx, append(args, c.flags()...)...)
+	if err == nil {
+		_, err = c.active()
 	}
-	_, err := c.active()
 	return err
 }
 
@@ -205,13 +192,10 @@ func (c *clients) active() (ring.Key, error) {
 
 // sign verifies that new tokens are signed with the active key, those of each host, which may have its copy of the
 // ring a moment later, and those of the clients.
-func (c *clients) sign(ctx context.Context) error {
-	active, err := c.active()
-	if err != nil {
-		return err
-	}
+func (c *clients) sign(ctx context.Context) {
+	active := must.Get(c.active())
 	for _, party := range c.load.Issuers {
-		if err := await.Poll(ctx, func(ctx context.Context) error {
+		must.Do(await.Poll(ctx, func(ctx context.Context) error {
 			token, err := party.Request(ctx)
 			switch {
 			case errors.Is(err, tokenload.ErrLost):
@@ -220,18 +204,16 @@ func (c *clients) sign(ctx context.Context) error {
 				err = fmt.Errorf("%s: a requested token is signed with %s, want %s", party.Name, token.KeyID, active.ID)
 			}
 			return err
-		}); err != nil {
-			return err
-		}
+		}))
 	}
 	c.notef("signs", "%s %s", active.Algorithm, active.ID)
 	before := c.load.Tally().Keys[active.ID]
-	return await.Poll(ctx, func(context.Context) error {
+	must.Do(await.Poll(ctx, func(context.Context) error {
 		if c.clients != nil && c.load.Tally().Keys[active.ID] == before {
 			return fmt.Errorf("the clients get no token that is signed with %s", active.ID)
 		}
 		return nil
-	})
+	}))
 }
 
 // start has them request and present tokens until stop has returned.
@@ -248,23 +230,18 @@ func (c *clients) start() {
 }
 
 // goOn returns once they have presented each token that they keep, and many new ones.
-func (c *clients) goOn(ctx context.Context) error {
-	if err := c.load.AwaitRounds(ctx, max(roundsPerStep, c.load.Tally().Kept+1)); err != nil {
-		return err
-	}
+func (c *clients) goOn(ctx context.Context) {
+	must.Do(c.load.AwaitRounds(ctx, max(roundsPerStep, c.load.Tally().Kept+1)))
 	seen := c.load.Tally()
-	if err := seen.Err(); err != nil {
-		return err
-	}
+	must.Do(seen.Err())
 	c.notef("presented", "new tokens and %d kept ones, of all keys that have signed, to each kube-apiserver: none refused", seen.Kept)
-	return nil
 }
 
 // judge ends them and prints the results. It is an error if a request failed, a token was refused, or another
 // key than those that were to sign has signed.
-func (c *clients) judge() error {
+func (c *clients) judge() {
 	if c.clients == nil {
-		return nil
+		return
 	}
 	c.stop()
 	seen := c.load.Tally()
@@ -282,8 +259,6 @@ func (c *clients) judge() error {
 		c.linef("%8d %s %s", seen.Keys[key.ID], key.Algorithm, key.ID)
 		others -= seen.Keys[key.ID]
 	}
-	if seen.First == nil && others != 0 {
-		return fmt.Errorf("%d tokens are signed with other keys than these", others)
-	}
-	return seen.Err()
+	must.Not(seen.First == nil && others != 0, "%d tokens are signed with other keys than these", others)
+	must.Do(seen.Err())
 }

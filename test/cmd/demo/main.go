@@ -24,6 +24,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -31,12 +32,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/must"
 )
 
 func main() { os.Exit(run(strings.Join(os.Args[1:], " "))) }
 
 func run(name string) int {
-	demonstrate, ok := map[string]func(context.Context, *story) error{
+	demonstrate, ok := map[string]func(context.Context, *story){
 		"": showTokens, "rotation": showRotation, "hsm": showHSM, "federation": showFederation, "signer": showSigner,
 	}[name]
 	if !ok {
@@ -49,9 +51,9 @@ func run(name string) int {
 	context.AfterFunc(ctx, stop)
 
 	s := &story{out: os.Stdout, begun: time.Now()}
-	err := demonstrate(ctx, s)
-	if s.cluster != nil {
-		err = errors.Join(err, s.cluster.Stop())
+	err := must.Catch(func() { demonstrate(ctx, s) })
+	for _, end := range slices.Backward(s.ends) {
+		err = errors.Join(err, end())
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -77,7 +79,7 @@ const (
 // step is one verified part of a demonstration.
 type step struct {
 	title string // what it verifies
-	run   func(ctx context.Context) error
+	run   func(ctx context.Context)
 }
 
 // story narrates a demonstration as plain text: numbered steps, and what was observed.
@@ -87,10 +89,11 @@ type story struct {
 	steps int // verified so far
 
 	binary  devcluster.Binary
-	cluster *devcluster.Cluster // the first; main stops it
+	cluster *devcluster.Cluster // the first
 	manager *devcluster.Manager
 	client  kubernetes.Interface
-	clients *clients // from the moment at which tokens are requested and presented all the time
+	ends    []func() error // called in the end, the last one first
+	clients *clients       // from the moment at which tokens are requested and presented all the time
 }
 
 // linef prints a line as it is.
@@ -119,27 +122,28 @@ func rounded(d time.Duration) time.Duration {
 
 // show runs the steps in order and stops at the first one that does not hold. The clients, if there are any, must make
 // progress in each.
-func (s *story) show(ctx context.Context, steps []step) error {
+func (s *story) show(ctx context.Context, steps []step) {
 	for _, step := range steps {
 		s.linef("\n%2d.  %s", s.steps+1, step.title)
 		begun := time.Now()
 		if err := s.do(ctx, step); err != nil {
-			return fmt.Errorf("step %d, %s: %w\n\nThe last lines of the manager's log:\n%s", s.steps+1, step.title, err,
-				s.manager.LogTail(logTail))
+			must.Do(fmt.Errorf("step %d, %s: %w\n\nThe last lines of the manager's log:\n%s", s.steps+1, step.title, err,
+				s.manager.LogTail(logTail)))
 		}
 		s.steps++
 		s.linef("%sverified in %s", indent, rounded(time.Since(begun)))
 	}
-	return nil
 }
 
 func (s *story) do(ctx context.Context, step step) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("not within %s", stepTimeout))
 	defer cancel()
-	err := step.run(ctx)
-	if err == nil && s.clients != nil {
-		err = s.clients.goOn(ctx)
-	}
+	err := must.Catch(func() {
+		step.run(ctx)
+		if s.clients != nil {
+			s.clients.goOn(ctx)
+		}
+	})
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err) // what the step says is that it was ended
 	}
@@ -147,29 +151,20 @@ func (s *story) do(ctx context.Context, step step) error {
 }
 
 // startCluster starts etcd and kube-apiserver.
-func (s *story) startCluster(ctx context.Context, options devcluster.Options) (err error) {
-	if s.cluster, err = devcluster.Start(ctx, options); err != nil {
-		return err
-	}
-	if s.client, err = s.cluster.Client(); err != nil {
-		return err
-	}
-	version, err := s.client.Discovery().ServerVersion()
-	if err != nil {
-		return fmt.Errorf("get the version of kube-apiserver: %w", err)
-	}
-	s.ready("etcd and kube-apiserver %s", version.GitVersion)
-	return nil
+func (s *story) startCluster(ctx context.Context, options devcluster.Options) {
+	s.cluster = must.Get(devcluster.Start(ctx, options))
+	s.ends = append(s.ends, s.cluster.Stop)
+	s.client = must.Get(s.cluster.Client())
+	s.ready("etcd and kube-apiserver %s", must.Get(s.client.Discovery().ServerVersion()).GitVersion)
 }
 
 // managerReady waits for it.
-func (s *story) managerReady(ctx context.Context) error {
+func (s *story) managerReady(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	if err := s.manager.Ready(ctx); err != nil {
-		return fmt.Errorf("the manager does not become ready: %w\n%s", err, s.manager.LogTail(logTail))
+		must.Do(fmt.Errorf("the manager does not become ready: %w\n%s", err, s.manager.LogTail(logTail)))
 	}
-	return nil
 }
 
 // refused is an error unless err has the reason. It prints the refusal.

@@ -21,71 +21,66 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/must"
 )
 
-func (s *story) createNamespace(ctx context.Context, name string) error {
+func (s *story) createNamespace(ctx context.Context, name string) {
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	_, err := s.client.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{})
-	return err
+	must.Do(err)
 }
 
 // createTokenSecret creates what a user writes to get a token that does not expire.
-func (s *story) createTokenSecret(ctx context.Context, namespace, name, account string) error {
+func (s *story) createTokenSecret(ctx context.Context, namespace, name, account string) {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}
 	_, err := s.client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{})
-	return err
+	must.Do(err)
 }
 
 // awaitFilled returns a Secret once it has a token.
-func (s *story) awaitFilled(ctx context.Context, namespace, name string) (secret *corev1.Secret, err error) {
-	_, err = await.Secrets(ctx, s.client, namespace, func(secrets []*corev1.Secret) error {
+func (s *story) awaitFilled(ctx context.Context, namespace, name string) (secret *corev1.Secret) {
+	must.Get(await.Secrets(ctx, s.client, namespace, func(secrets []*corev1.Secret) error {
 		found, ok := await.Find(secrets, name)
 		if !ok || tokenOf(found) == "" {
 			return fmt.Errorf("secret %s has no token", name)
 		}
 		secret = found
 		return nil
-	})
-	return secret, err
+	}))
+	return secret
 }
 
 // awaitTokenSecret returns the token Secret of an account once the account lists it, and no other
 // one and not the former one, and it has a token.
-func (s *story) awaitTokenSecret(ctx context.Context, namespace, account, former string) (*corev1.Secret, error) {
+func (s *story) awaitTokenSecret(ctx context.Context, namespace, account, former string) *corev1.Secret {
 	name := ""
-	if _, err := await.ServiceAccounts(ctx, s.client, namespace, func(accounts []*corev1.ServiceAccount) error {
+	must.Get(await.ServiceAccounts(ctx, s.client, namespace, func(accounts []*corev1.ServiceAccount) error {
 		found, ok := await.Find(accounts, account)
 		if !ok || len(found.Secrets) != 1 || found.Secrets[0].Name == former {
 			return fmt.Errorf("serviceaccount %s does not list exactly one secret, another one than %q", account, former)
 		}
 		name = found.Secrets[0].Name
 		return nil
-	}); err != nil {
-		return nil, err
-	}
+	}))
 	return s.awaitFilled(ctx, namespace, name)
 }
 
 func tokenOf(secret *corev1.Secret) string { return string(secret.Data[corev1.ServiceAccountTokenKey]) }
 
 // checkContent verifies all of a token Secret but the token itself.
-func (s *story) checkContent(secret *corev1.Secret, uid types.UID) error {
-	rootCA, err := os.ReadFile(s.cluster.CAFile())
-	if err != nil {
-		return err
-	}
+func (s *story) checkContent(secret *corev1.Secret, uid types.UID) {
+	rootCA := must.Get(os.ReadFile(s.cluster.CAFile()))
 	want := map[string][]byte{
 		corev1.ServiceAccountTokenKey: []byte(tokenOf(secret)), corev1.ServiceAccountRootCAKey: rootCA,
 		corev1.ServiceAccountNamespaceKey: []byte(secret.Namespace),
 	}
 	if got := secret.Annotations[corev1.ServiceAccountUIDKey]; !maps.EqualFunc(secret.Data, want, bytes.Equal) || got != string(uid) {
-		return fmt.Errorf("secret %s has other data than token, root CA and namespace, or UID %q, not %q", secret.Name, got, uid)
+		must.Do(fmt.Errorf("secret %s has other data than token, root CA and namespace, or UID %q, not %q", secret.Name, got, uid))
 	}
 	s.notef("data", "token, ca.crt (the root CA) and namespace are in place, the account's UID is annotated")
-	return nil
 }
 
 // decode splits a compact JWT (RFC 7519): three base64url segments without padding, the first
@@ -143,117 +138,82 @@ func (d *tokens) podSteps() []step {
 
 // podsInMode restarts the manager in a mode and creates a Pod immediately after its namespace,
 // before the namespace has an account.
-func (d *tokens) podsInMode(m mode) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if err := d.restartManager(ctx, m); err != nil {
-			return err
-		}
-		if err := d.createNamespace(ctx, m.namespace); err != nil {
-			return err
-		}
-		pod, err := d.client.CoreV1().Pods(m.namespace).Create(ctx, newPod("web"), metav1.CreateOptions{})
-		if err != nil {
-			return err
-		}
+func (d *tokens) podsInMode(m mode) func(context.Context) {
+	return func(ctx context.Context) {
+		d.restartManager(ctx, m)
+		d.createNamespace(ctx, m.namespace)
+		pod := must.Get(d.client.CoreV1().Pods(m.namespace).Create(ctx, newPod("web"), metav1.CreateOptions{}))
 		d.notef("created", "namespace %[1]s and immediately pod %[1]s/%[2]s: admitted", m.namespace, pod.Name)
-		if pod.Spec.ServiceAccountName != account {
-			return fmt.Errorf("serviceaccount %q in the pod", pod.Spec.ServiceAccountName)
-		}
+		must.Not(pod.Spec.ServiceAccountName != account, "serviceaccount %q in the pod", pod.Spec.ServiceAccountName)
 		d.notef("observed", "it runs as serviceaccount %s/%s", m.namespace, account)
-		if err := d.checkVolume(ctx, m, pod); err != nil {
-			return err
-		}
+		d.checkVolume(ctx, m, pod)
 		d.notef("volume", "%s", indented(pod.Spec.Volumes[0]))
 		d.notef("mounted", "read-only at %s in every container", mountPath)
-		return d.checkSecrets(ctx, m)
+		d.checkSecrets(ctx, m)
 	}
 }
 
 // restartManager replaces the manager and waits until its webhook is registered. The leader
 // registers it once kube-apiserver has proved that it reaches it.
-func (d *tokens) restartManager(ctx context.Context, m mode) error {
-	if _, err := d.manager.Stop(); err != nil {
-		return err
-	}
+func (d *tokens) restartManager(ctx context.Context, m mode) {
+	must.Get(d.manager.Stop())
 	mode := []string{"--token-secrets=" + m.tokenSecrets, "--pod-token=" + m.podToken}
 	webhook := []string{"--webhook-port=" + strconv.Itoa(d.webhookPort), "--webhook-registration=url"}
 	// No webhook call is lost here, so the drain delay only costs time.
 	flags := append(append(mode, webhook...), "--webhook-drain-delay=0s", "--leader-elect=true")
-	if err := d.run(ctx, flags...); err != nil {
-		return err
-	}
+	d.run(ctx, flags...)
 	d.notef("started", "sa-controller-manager %s\n%s", strings.Join(mode, " "), strings.Join(webhook, " "))
-	if err := d.manager.AwaitLog(ctx, `state="registered"`); err != nil {
-		return err
-	}
+	must.Do(d.manager.AwaitLog(ctx, `state="registered"`))
 	d.notef("observed", "kube-apiserver reaches the webhook, and %s is registered", configurationName)
-	return nil
 }
 
 // checkVolume verifies that a Pod has one volume, of the kind that the mode says, and mounts it.
-func (d *tokens) checkVolume(ctx context.Context, m mode, pod *corev1.Pod) error {
-	if len(pod.Spec.Volumes) != 1 {
-		return fmt.Errorf("%d volumes in the pod", len(pod.Spec.Volumes))
-	}
+func (d *tokens) checkVolume(ctx context.Context, m mode, pod *corev1.Pod) {
+	must.Not(len(pod.Spec.Volumes) != 1, "%d volumes in the pod", len(pod.Spec.Volumes))
 	volume := pod.Spec.Volumes[0]
 	want := corev1.VolumeMount{Name: volume.Name, MountPath: mountPath, ReadOnly: true}
 	for _, container := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
-		if !equality.Semantic.DeepEqual(container.VolumeMounts, []corev1.VolumeMount{want}) {
-			return fmt.Errorf("container %s has other mounts than %s at %s", container.Name, volume.Name, mountPath)
-		}
+		must.Not(!equality.Semantic.DeepEqual(container.VolumeMounts, []corev1.VolumeMount{want}),
+			"container %s has other mounts than %s at %s", container.Name, volume.Name, mountPath)
 	}
 	if m.podToken == "projected" {
-		if volume.Projected == nil || len(volume.Projected.Sources) != 3 || volume.Projected.Sources[0].ServiceAccountToken == nil {
-			return errors.New("the volume is not a projection of a token, the root CA and the namespace")
-		}
-		return nil
+		must.Not(volume.Projected == nil || len(volume.Projected.Sources) != 3 || volume.Projected.Sources[0].ServiceAccountToken == nil,
+			"the volume is not a projection of a token, the root CA and the namespace")
+		return
 	}
-	if volume.Secret == nil {
-		return errors.New("the volume holds no secret")
-	}
-	_, err := d.awaitFilled(ctx, pod.Namespace, volume.Secret.SecretName)
-	return err
+	must.Not(volume.Secret == nil, "the volume holds no secret")
+	d.awaitFilled(ctx, pod.Namespace, volume.Secret.SecretName)
 }
 
 // checkSecrets verifies that the account has one token Secret with --token-secrets=auto, and that
 // the namespace has no Secret with manual.
-func (d *tokens) checkSecrets(ctx context.Context, m mode) error {
+func (d *tokens) checkSecrets(ctx context.Context, m mode) {
 	if m.tokenSecrets == "auto" {
-		secret, err := d.awaitTokenSecret(ctx, m.namespace, account, "")
-		if err != nil {
-			return err
-		}
+		secret := d.awaitTokenSecret(ctx, m.namespace, account, "")
 		d.notef("observed", "serviceaccount %s/%s has secret %s", m.namespace, account, secret.Name)
-		return nil
+		return
 	}
-	list, err := d.client.CoreV1().Secrets(m.namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
+	list := must.Get(d.client.CoreV1().Secrets(m.namespace).List(ctx, metav1.ListOptions{}))
 	if len(list.Items) > 0 {
-		return errors.New("secret " + list.Items[0].Name + " in the namespace")
+		must.Do(errors.New("secret " + list.Items[0].Name + " in the namespace"))
 	}
 	d.notef("observed", "no secret in namespace %s", m.namespace)
-	return nil
 }
 
-func (d *tokens) unknownAccountIsRefused(ctx context.Context) error {
+func (d *tokens) unknownAccountIsRefused(ctx context.Context) {
 	pod := newPod("stranger")
 	pod.Spec.ServiceAccountName = "nobody"
 	_, err := d.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
-	return d.forbidden(err, `serviceaccount "nobody" not found`)
+	d.forbidden(err, `serviceaccount "nobody" not found`)
 }
 
 // webhookIsUnregistered leaves the manager running. kube-apiserver no longer calls it, as soon as
 // it learns of the change through its own watch.
-func (d *tokens) webhookIsUnregistered(ctx context.Context) error {
+func (d *tokens) webhookIsUnregistered(ctx context.Context) {
 	d.notef("command", "sa-controller-manager webhook unregister")
-	output, err := d.binary.Run(ctx, "webhook", "unregister", "--kubeconfig="+d.cluster.Kubeconfig())
-	if err != nil {
-		return err
-	}
+	output := must.Get(d.binary.Run(ctx, "webhook", "unregister", "--kubeconfig="+d.cluster.Kubeconfig()))
 	d.notef("output", "%s", strings.TrimSpace(string(output)))
-	return await.Poll(ctx, func(ctx context.Context) error {
+	must.Do(await.Poll(ctx, func(ctx context.Context) error {
 		pod := newPod("")
 		pod.GenerateName = "web-"
 		pod, err := d.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
@@ -265,7 +225,7 @@ func (d *tokens) webhookIsUnregistered(ctx context.Context) error {
 		}
 		d.notef("created", "pod %s/%s, without serviceaccount and volumes", namespace, pod.Name)
 		return nil
-	})
+	}))
 }
 
 // newPod returns a Pod with an init container, because those get the token too.

@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/must"
 	"sa-controller-manager/test/tokenload"
 )
 
@@ -51,10 +52,10 @@ type rotation struct {
 	secrets  int      // that were made
 }
 
-func showRotation(ctx context.Context, s *story) error {
+func showRotation(ctx context.Context, s *story) {
 	s.linef("Rotations of service account keys in a cluster of three hosts that is in use\n")
 	d := newRotation(s)
-	return d.demonstrate(ctx, d.startSigner, []step{
+	d.demonstrate(ctx, d.startSigner, []step{
 		{"Clients request and use tokens", d.clientsStart},
 		{"Too early, the command refuses", d.tooEarly},
 		d.rotations(1), d.rotations(5),
@@ -79,138 +80,96 @@ func newRotation(s *story) *rotation {
 func (d *rotation) rotations(from int) step {
 	return step{
 		fmt.Sprintf("Rotations %d to %d, copied late and in random order", from, from+kindEvery-1),
-		func(ctx context.Context) error {
+		func(ctx context.Context) {
 			for n := from; n < from+kindEvery; n++ {
 				next := ""
 				if n%kindEvery == 0 {
 					next = "--algorithm=" + []string{"RSA-2048", "P-256"}[n/kindEvery%2]
 				}
-				if err := d.rotate(ctx, next, ""); err != nil {
-					return fmt.Errorf("rotation %d: %w", n, err)
-				}
+				d.rotate(ctx, next, "")
 			}
-			return nil
 		},
 	}
 }
 
-func (d *rotation) clientsStart(ctx context.Context) error {
-	if _, err := await.ServiceAccounts(ctx, d.client, metav1.NamespaceDefault, await.Named[*corev1.ServiceAccount](account)); err != nil {
-		return err
-	}
-	if err := d.signBoth(ctx); err != nil {
-		return err
-	}
+func (d *rotation) clientsStart(ctx context.Context) {
+	must.Get(await.ServiceAccounts(ctx, d.client, metav1.NamespaceDefault, await.Named[*corev1.ServiceAccount](account)))
+	d.signBoth(ctx)
 	d.start()
 	d.notef("started", "%d clients that request tokens and present new and old ones, at all hosts", presenters)
-	return nil
 }
 
 // signBoth is sign, and the same of the token of a new Secret, which is presented from then on.
-func (d *rotation) signBoth(ctx context.Context) error {
-	if err := d.sign(ctx); err != nil {
-		return err
-	}
+func (d *rotation) signBoth(ctx context.Context) {
+	d.sign(ctx)
 	d.secrets++
 	name := fmt.Sprintf("token-%d", d.secrets)
-	if err := d.createTokenSecret(ctx, metav1.NamespaceDefault, name, account); err != nil {
-		return err
-	}
-	secret, err := d.awaitFilled(ctx, metav1.NamespaceDefault, name)
-	if err != nil {
-		return err
-	}
-	key, err := d.fills()
-	if err != nil {
-		return err
-	}
+	d.createTokenSecret(ctx, metav1.NamespaceDefault, name, account)
+	secret := d.awaitFilled(ctx, metav1.NamespaceDefault, name)
+	key := must.Get(d.fills())
 	legacy, err := tokenload.Of(tokenOf(secret))
-	if err != nil || legacy.KeyID != key.ID {
-		return fmt.Errorf("secret %s is signed with %s, want %s: %w", name, legacy.KeyID, key.ID, err)
-	}
+	must.Not(err != nil || legacy.KeyID != key.ID, "secret %s is signed with %s, want %s: %w", name, legacy.KeyID, key.ID, err)
 	// kube-apiserver accepts the token of a Secret once its cache has the Secret.
 	for _, h := range d.live() {
-		if err := await.Poll(ctx, func(ctx context.Context) error { return h.Review(ctx, legacy) }); err != nil {
-			return err
-		}
+		must.Do(await.Poll(ctx, func(ctx context.Context) error { return h.Review(ctx, legacy) }))
 	}
 	d.load.Keep(legacy)
-	return nil
 }
 
-func (d *rotation) tooEarly(ctx context.Context) error {
-	if err := d.refused(d.keys(ctx, "rotate"), "copies of the key set may be without key"); err != nil {
-		return err
-	}
-	return d.signBoth(ctx)
+func (d *rotation) tooEarly(ctx context.Context) {
+	must.Do(d.refused(d.keys(ctx, "rotate"), "copies of the key set may be without key"))
+	d.signBoth(ctx)
 }
 
 // rotate replaces the next key first, if it is to be another one, has the next key sign, and verifies
 // that it does. The hosts get the copy of what was changed before while the command waits.
-func (d *rotation) rotate(ctx context.Context, next, flags string) error {
+func (d *rotation) rotate(ctx context.Context, next, flags string) {
 	if next != "" {
-		if err := d.keys(ctx, "next "+next); err != nil {
-			return err
-		}
+		must.Do(d.keys(ctx, "next "+next))
 	}
-	before, err := d.active()
-	if err != nil {
-		return err
-	}
+	before := must.Get(d.active())
 	copied := d.copyLate(ctx)
-	err = d.keys(ctx, "rotate --wait"+cacheAge+d.without+flags)
-	if err := errors.Join(err, copied()); err != nil {
-		return err
-	}
-	if active, err := d.active(); err != nil || active.ID == before.ID {
-		return fmt.Errorf("%s still signs: %w", before.ID, err)
-	}
-	return d.signBoth(ctx)
+	err := d.keys(ctx, "rotate --wait"+cacheAge+d.without+flags)
+	must.Do(errors.Join(err, copied()))
+	must.Not(must.Get(d.active()).ID == before.ID, "%s still signs", before.ID)
+	d.signBoth(ctx)
 }
 
-func (d *rotation) rolledBack(ctx context.Context) error {
+func (d *rotation) rolledBack(ctx context.Context) {
 	previous := d.used[len(d.used)-2]
 	// The last rotation has changed the kind, so that rollback withdraws the next key.
-	if err := errors.Join(d.keys(ctx, "rollback"), d.keys(ctx, "next")); err != nil {
-		return err
-	}
-	if active, err := d.active(); err != nil || active.ID != previous.ID {
-		return fmt.Errorf("%s signs, not the previous one, %s: %w", active.ID, previous.ID, err)
-	}
-	return d.signBoth(ctx)
+	must.Do(errors.Join(d.keys(ctx, "rollback"), d.keys(ctx, "next")))
+	must.Not(must.Get(d.active()).ID != previous.ID, "the previous key, %s, does not sign", previous.ID)
+	d.signBoth(ctx)
 }
 
-func (d *rotation) hostIsLost(ctx context.Context) error {
+func (d *rotation) hostIsLost(ctx context.Context) {
 	if len(d.hosts) < 3 {
 		d.notef("skipped", "there is one host")
-		return nil
+		return
 	}
 	lost := d.hosts[2]
-	if err := lost.Lose(func() error {
+	must.Do(lost.Lose(func() error {
 		_, err := d.managers[lost.Cluster].Kill()
 		return errors.Join(err, lost.KillAPIServer())
-	}); err != nil {
-		return err
-	}
+	}))
 	d.notef("lost", "kube-apiserver and sa-controller-manager of %s", lost.Name)
 	if err := d.copyLate(ctx)(); err != nil { // the host that is left must not be what is missing
-		return err
+		must.Do(err)
 	}
 	d.without = " --without-host=" + lost.Name
-	if err := await.Poll(ctx, func(ctx context.Context) error {
+	must.Do(await.Poll(ctx, func(ctx context.Context) error {
 		err := d.try(ctx, "rotate"+cacheAge)
 		if err != nil && !strings.Contains(err.Error(), d.without[1:]) {
 			return err // it may be too early, too
 		}
 		return d.refused(err, d.without[1:])
-	}); err != nil {
-		return err
-	}
-	return d.rotate(ctx, "", "")
+	}))
+	d.rotate(ctx, "", "")
 }
 
 // revoked revokes a key that has leaked. left is what the command says is left to do, "" for nothing.
-func (d *rotation) revoked(ctx context.Context, leaked, left string) error {
+func (d *rotation) revoked(ctx context.Context, leaked, left string) {
 	dead := d.load.Forget(leaked)
 	// The other hosts get no copy: they read of the revocation in the published ring.
 	begun := time.Now()
@@ -218,14 +177,12 @@ func (d *rotation) revoked(ctx context.Context, leaked, left string) error {
 	go func() { done <- d.keys(ctx, "revoke "+leaked+" --yes"+d.without) }()
 	for _, h := range d.live() {
 		for _, token := range dead {
-			if err := await.Poll(ctx, func(ctx context.Context) error {
+			must.Do(await.Poll(ctx, func(ctx context.Context) error {
 				if h.Review(ctx, token) == nil {
 					return fmt.Errorf("%s accepts a token of %s", h.Name, token.KeyID)
 				}
 				return nil
-			}); err != nil {
-				return err
-			}
+			}))
 		}
 	}
 	took := time.Since(begun)
@@ -233,13 +190,8 @@ func (d *rotation) revoked(ctx context.Context, leaked, left string) error {
 	if left != "" {
 		err = d.refused(err, left)
 	}
-	if err != nil {
-		return err
-	}
+	must.Do(err)
 	d.notef("revoked", "%s: %d hosts refuse %d tokens of it after %s", leaked, len(d.live()), len(dead), rounded(took))
-	if len(dead) < 2 || took > refusedWithin {
-		return fmt.Errorf("the hosts have refused %d tokens of %s after %s, want two after %s at most", len(dead), leaked, rounded(took),
-			refusedWithin)
-	}
-	return nil
+	must.Not(len(dead) < 2 || took > refusedWithin, "the hosts have refused %d tokens of %s after %s, want two after %s at most",
+		len(dead), leaked, rounded(took), refusedWithin)
 }

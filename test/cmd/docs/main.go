@@ -22,6 +22,8 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options/secureport"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	apiyaml "sigs.k8s.io/yaml"
+
+	"sa-controller-manager/test/must"
 )
 
 func main() {
@@ -35,41 +37,34 @@ func run(args []string, w io.Writer) error {
 	if want := 1; len(args) != want && (len(args) != want+1 || args[0] != "chart") {
 		return fmt.Errorf("got %d arguments, want one: flags, or a file of roles; or chart and its directory", len(args))
 	}
-	var text string
-	var err error
+	return must.Catch(func() { must.Get(io.WriteString(w, page(args))) })
+}
+
+func page(args []string) string {
 	switch args[0] {
 	case "chart":
-		text, err = chartPage(args[len(args)-1])
+		return chartPage(args[len(args)-1])
 	case "flags":
-		text = flagsPage(managerFlags())
+		return flagsPage(managerFlags())
 	case "roles":
-		text, err = roles(permissions.StandardRules(options.New()))
+		return roles(permissions.StandardRules(options.New()))
 	case string(permissions.TokenSecrets), "options":
 		rules := permissions.OptionalRules()
-		text, err = roles(slices.DeleteFunc(rules, func(r permissions.Rule) bool {
+		return roles(slices.DeleteFunc(rules, func(r permissions.Rule) bool {
 			return r.Part == permissions.Signer || (r.Part == permissions.TokenSecrets) != (args[0] == string(permissions.TokenSecrets))
 		}))
 	case string(permissions.Signer):
-		text, err = signerRoles()
-	default:
-		return fmt.Errorf("%q is none of: chart, flags, roles, token-secrets, options, signer", args[0])
+		return signerRoles()
 	}
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, text)
-	return err
+	must.Not(true, "%q is none of: chart, flags, roles, token-secrets, options, signer", args[0])
+	return ""
 }
 
 // signerRoles has all that "sa-controller-manager signer" needs.
-func signerRoles() (string, error) {
+func signerRoles() string {
 	o := secureport.NewSigner()
 	o.Keys.KeyRing, o.Keys.Issuers = "ring.json", []string{"https://issuer"}
-	rules, err := permissions.Rules(o)
-	if err != nil {
-		return "", err
-	}
-	return roles(rules)
+	return roles(must.Get(permissions.Rules(o)))
 }
 
 // managerFlags is every flag of the root command with its default, whatever the command
@@ -182,16 +177,9 @@ only with ` + "`--strict-flags`" + `.
 `
 
 const flagsSections = `
-## Flags of the signer
-
-[` + "`sa-controller-manager signer`" + `](signer.md) has the flags of the connection, the service account key (without
-` + "`--service-account-private-key-file`" + ` and ` + "`--root-ca-file`" + `), the external signer, key publishing, the secure port,
-debugging, metrics and the log. It needs ` + "`--service-account-key-ring`" + ` and ` + "`--service-account-issuer`" + `. By default
-` + "`--external-signer-socket`" + ` is ` + "`/run/sa-controller-manager/signer.sock`" + `, and ` + "`--secure-port`" + ` is 10263.
-
 ## Choosing controllers
 
-` + "`--controllers`" + ` takes a list, or is given several times. An unknown name is an error.
+` + "`--controllers`" + ` takes a list, or is given several times.
 
 | Value | What runs here |
 |---|---|
@@ -215,37 +203,25 @@ const commentWidth = 88
 
 // roles is a file below manifests/permissions: the roles of those rules, the reason of each rule
 // as a comment, and their bindings.
-func roles(rules []permissions.Rule) (string, error) {
+func roles(rules []permissions.Rule) string {
 	var documents []string
 	for _, object := range permissions.Grant(rules, permissions.Accesses(rules)) {
-		text, err := commented(object, rules)
-		if err != nil {
-			return "", fmt.Errorf("print %T: %w", object, err)
-		}
-		documents = append(documents, text)
+		documents = append(documents, commented(object, rules))
 	}
-	return rolesHeader + strings.Join(documents, "---\n"), nil
+	return rolesHeader + strings.Join(documents, "---\n")
 }
 
 // commented is an object as YAML, with the reason above each rule of a role.
-func commented(object runtime.Object, rules []permissions.Rule) (string, error) {
-	plain, err := apiyaml.Marshal(object)
-	if err != nil {
-		return "", err
-	}
+func commented(object runtime.Object, rules []permissions.Rule) string {
+	plain := must.Get(apiyaml.Marshal(object))
 	var document yaml.Node
-	if err := yaml.Unmarshal(plain, &document); err != nil {
-		return "", err
-	}
+	must.Do(yaml.Unmarshal(plain, &document))
 	fields := document.Content[0].Content
 	at := slices.IndexFunc(fields, func(field *yaml.Node) bool { return field.Value == "rules" })
 	if at < 0 {
-		return string(plain), nil // a binding
+		return string(plain) // a binding
 	}
-	reasons, err := reasonsIn(object, rules)
-	if err != nil {
-		return "", err
-	}
+	reasons := reasonsIn(object, rules)
 	for i, rule := range fields[at+1].Content {
 		rule.HeadComment = wrapped(reasons[i])
 		for _, list := range rule.Content {
@@ -255,23 +231,19 @@ func commented(object runtime.Object, rules []permissions.Rule) (string, error) 
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	err = encoder.Encode(&document)
-	return out.String(), err
+	must.Do(encoder.Encode(&document))
+	return out.String()
 }
 
 // reasonsIn are those of the rules that a role has, in its order.
-func reasonsIn(role runtime.Object, rules []permissions.Rule) ([]string, error) {
-	object, err := meta.Accessor(role)
-	if err != nil {
-		return nil, err
-	}
-	var reasons []string
+func reasonsIn(role runtime.Object, rules []permissions.Rule) (reasons []string) {
+	object := must.Get(meta.Accessor(role))
 	for _, rule := range rules {
 		if string(rule.Part) == object.GetLabels()["app.kubernetes.io/component"] && rule.Namespace == object.GetNamespace() {
 			reasons = append(reasons, rule.Why)
 		}
 	}
-	return reasons, nil
+	return reasons
 }
 
 // wrapped is text as lines of a comment.

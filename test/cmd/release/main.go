@@ -17,7 +17,6 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"debug/buildinfo"
 	"errors"
@@ -38,6 +37,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"sa-controller-manager/test/must"
 )
 
 const program = "sa-controller-manager"
@@ -59,7 +60,7 @@ type part struct {
 
 func run(args []string) error {
 	name := strings.Join(args[:min(1, len(args))], "")
-	write, ok := map[string]func(part) error{"archive": archive, "image": image, "sbom": sbom, "provenance": provenance}[name]
+	write, ok := map[string]func(part){"archive": archive, "image": image, "sbom": sbom, "provenance": provenance}[name]
 	if !ok {
 		return fmt.Errorf("%q is none of: archive, image, sbom, provenance", name)
 	}
@@ -82,44 +83,33 @@ func run(args []string) error {
 	if p.out == "" || name != "archive" && len(p.args) == 0 {
 		return errors.New("want -out, and a binary")
 	}
-	return write(p)
+	return must.Catch(func() { write(p) })
 }
 
 // archive sorts the files, and keeps of their modes only whether the owner may execute them.
-func archive(p part) (err error) {
+func archive(p part) {
 	root := os.DirFS(p.dir)
 	if len(p.args) == 0 {
-		if err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		must.Do(fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() {
 				p.args = append(p.args, name)
 			}
 			return err
-		}); err != nil {
-			return err
-		}
+		}))
 	}
 	var entries []entry
 	for _, name := range slices.Sorted(slices.Values(p.args)) {
-		info, err1 := fs.Stat(root, name)
-		content, err2 := fs.ReadFile(root, name)
-		if err := cmp.Or(err1, err2); err != nil {
-			return err
-		}
-		entries = append(entries, entry{name, info.Mode()&0o100 != 0, content})
+		entries = append(entries, entry{name, must.Get(fs.Stat(root, name)).Mode()&0o100 != 0, must.Get(fs.ReadFile(root, name))})
 	}
-	file, err := os.Create(p.out)
-	if err != nil {
-		return err
+	file := must.Get(os.Create(p.out))
+	if strings.HasSuffix(p.out, "gz") {
+		compressed := must.Get(gzip.NewWriterLevel(file, gzip.BestCompression))
+		p.pack(compressed, entries)
+		must.Do(compressed.Close())
+	} else {
+		p.pack(file, entries)
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	if !strings.HasSuffix(p.out, "gz") {
-		return p.pack(file, entries)
-	}
-	compressed, err := gzip.NewWriterLevel(file, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	return errors.Join(p.pack(compressed, entries), compressed.Close())
+	must.Do(file.Close())
 }
 
 // entry is a file of an archive, or with / at the end of its name a directory.
@@ -129,94 +119,56 @@ type entry struct {
 	content    []byte
 }
 
-func (p part) pack(out io.Writer, entries []entry) error {
+func (p part) pack(out io.Writer, entries []entry) {
 	archive := tar.NewWriter(out)
 	for _, e := range entries {
 		header := &tar.Header{Name: e.name, Mode: 0o644, Size: int64(len(e.content)), ModTime: p.made, Format: tar.FormatUSTAR}
 		if e.executable {
 			header.Mode = 0o755
 		}
-		if err := archive.WriteHeader(header); err != nil {
-			return err
-		}
-		if _, err := archive.Write(e.content); err != nil {
-			return err
-		}
+		must.Do(archive.WriteHeader(header))
+		must.Get(archive.Write(e.content))
 	}
-	return archive.Close()
+	must.Do(archive.Close())
 }
 
 // image writes a Docker archive of one image, or an OCI image layout, and prints the digest.
-func image(p part) error {
-	tag, err := name.NewTag(program+":"+p.version, name.WithDefaultRegistry(""))
-	if err != nil {
-		return err
-	}
+func image(p part) {
+	tag := must.Get(name.NewTag(program+":"+p.version, name.WithDefaultRegistry("")))
 	var index v1.ImageIndex = empty.Index
 	for _, binary := range p.args {
-		image, err := p.imageOf(binary)
-		if err != nil {
-			return err
-		}
+		image := p.imageOf(binary)
 		if strings.HasSuffix(p.out, ".tar") {
-			return errors.Join(printDigest(image), tarball.WriteToFile(p.out, tag, image))
+			fmt.Println(must.Get(image.Digest()))
+			must.Do(tarball.WriteToFile(p.out, tag, image))
+			return
 		}
-		config, err := image.ConfigFile()
-		if err != nil {
-			return err
-		}
+		config := must.Get(image.ConfigFile())
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: config.Platform()}})
 	}
-	path, err := layout.Write(p.out, empty.Index)
-	if err := errors.Join(err, printDigest(index)); err != nil {
-		return err
-	}
+	fmt.Println(must.Get(index.Digest()))
 	// The second one is the name under which containerd imports it, and looks for what the manifests name.
-	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{
+	must.Do(must.Get(layout.Write(p.out, empty.Index)).AppendIndex(index, layout.WithAnnotations(map[string]string{
 		"org.opencontainers.image.ref.name": tag.TagStr(),
 		"io.containerd.image.name":          "docker.io/library/" + tag.String(),
-	}))
-}
-
-func printDigest(of interface{ Digest() (v1.Hash, error) }) error {
-	digest, err := of.Digest()
-	fmt.Println(digest)
-	return err
+	})))
 }
 
 // imageOf returns an image of the binary alone, for the architecture that it was built for. It runs
 // as the user that other images without a distribution have too.
-func (p part) imageOf(binary string) (v1.Image, error) {
-	info, err := buildinfo.ReadFile(binary)
-	if err != nil {
-		return nil, err
-	}
-	content, err := os.ReadFile(binary)
-	if err != nil {
-		return nil, err
-	}
+func (p part) imageOf(binary string) v1.Image {
+	info, content := must.Get(buildinfo.ReadFile(binary)), must.Get(os.ReadFile(binary))
 	const path = "usr/local/bin/" + program
 	var files bytes.Buffer
-	if err := p.pack(&files, []entry{
+	p.pack(&files, []entry{
 		{"usr/", true, nil}, {"usr/local/", true, nil}, {"usr/local/bin/", true, nil}, {path, true, content},
-	}); err != nil {
-		return nil, err
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil },
-		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
-	if err != nil {
-		return nil, err
-	}
+	})
+	layer := must.Get(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil },
+		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching))
 	created := v1.Time{Time: p.made.UTC()}
-	image, err := mutate.Append(empty.Image,
-		mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "COPY /" + path}})
-	if err != nil {
-		return nil, err
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
+	image := must.Get(mutate.Append(empty.Image,
+		mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "COPY /" + path}}))
+	config := must.Get(image.ConfigFile())
 	if i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "GOARCH" }); i >= 0 {
 		config.Architecture = info.Settings[i].Value
 	}
@@ -231,6 +183,6 @@ func (p part) imageOf(binary string) (v1.Image, error) {
 			"org.opencontainers.image.licenses": "Apache-2.0",
 		},
 	}
-	image, err = mutate.ConfigFile(image, config)
-	return mutate.ConfigMediaType(mutate.MediaType(image, types.OCIManifestSchema1), types.OCIConfigJSON), err
+	image = must.Get(mutate.ConfigFile(image, config))
+	return mutate.ConfigMediaType(mutate.MediaType(image, types.OCIManifestSchema1), types.OCIConfigJSON)
 }

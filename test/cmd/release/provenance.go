@@ -21,6 +21,8 @@ import (
 	intoto "github.com/in-toto/attestation/go/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"sa-controller-manager/test/must"
 )
 
 const (
@@ -34,30 +36,18 @@ const (
 // provenance is an in-toto statement with a SLSA provenance, version 1: which files a release has, which commit and which Go
 // they were built from. It names no machine, person or time. It is not signed: the signature of SHA256SUMS, which lists
 // it, covers it.
-func provenance(p part) error {
-	info, err := buildinfo.ReadFile(p.args[0])
-	if err != nil {
-		return err
-	}
-	files, err := os.ReadDir(p.dir)
-	if err != nil {
-		return err
-	}
+func provenance(p part) {
+	info := must.Get(buildinfo.ReadFile(p.args[0]))
 	subjects := []object{}
 	sources := []object{{"name": program, "digest": object{"gitCommit": p.commit}}}
-	describe := func(list *[]object, dir, name string) error {
-		digest, err := digestOf(filepath.Join(dir, name))
-		*list = append(*list, object{"name": name, "digest": object{"sha256": digest}})
-		return err
+	describe := func(dir, name string) object {
+		return object{"name": name, "digest": object{"sha256": digestOf(filepath.Join(dir, name))}}
 	}
-	for _, file := range files {
-		err = errors.Join(err, describe(&subjects, p.dir, file.Name()))
+	for _, file := range must.Get(os.ReadDir(p.dir)) {
+		subjects = append(subjects, describe(p.dir, file.Name()))
 	}
 	for _, sums := range []string{"go.sum", "test/go.sum"} {
-		err = errors.Join(err, describe(&sources, p.source, sums))
-	}
-	if err != nil {
-		return err
+		sources = append(sources, describe(p.source, sums))
 	}
 	predicate := object{
 		"buildDefinition": object{
@@ -67,10 +57,8 @@ func provenance(p part) error {
 		"runDetails": object{"builder": object{"id": builder, "version": object{"go": info.GoVersion}}},
 	}
 	statement := object{"_type": intoto.StatementTypeUri, "subject": subjects, "predicateType": predicateType, "predicate": predicate}
-	if err := errors.Join(valid(statement, &intoto.Statement{}), valid(predicate, &slsa.Provenance{})); err != nil {
-		return err
-	}
-	return writeJSON(p.out, statement)
+	must.Do(errors.Join(valid(statement, &intoto.Statement{}), valid(predicate, &slsa.Provenance{})))
+	writeJSON(p.out, statement)
 }
 
 // valid reports what is wrong with a message in JSON.
@@ -84,15 +72,8 @@ func valid(content object, message interface {
 
 // sbom is an SPDX 2.3 document: the binary, the modules in it and Go's standard library. It asks nobody but the binary,
 // which names its modules and their checksums, so the document cannot say anything else than what was linked.
-func sbom(p part) error {
-	digest, err := digestOf(p.args[0])
-	if err != nil {
-		return err
-	}
-	info, err := buildinfo.ReadFile(p.args[0])
-	if err != nil {
-		return err
-	}
+func sbom(p part) {
+	digest, info := digestOf(p.args[0]), must.Get(buildinfo.ReadFile(p.args[0]))
 	file := filepath.Base(p.args[0])
 	main := module(info.Main.Path, p.version, digest, "")
 	main["primaryPackagePurpose"], main["packageFileName"] = "APPLICATION", file
@@ -118,7 +99,7 @@ func sbom(p part) error {
 		relationships = append(relationships,
 			object{"spdxElementId": main["SPDXID"], "relationshipType": "DEPENDS_ON", "relatedSpdxElement": part["SPDXID"]})
 	}
-	return writeJSON(p.out, object{
+	writeJSON(p.out, object{
 		"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": file + "-" + p.version,
 		// Only has to be unique, and is for what is unique.
 		"documentNamespace": "https://spdx.org/spdxdocs/" + file + "-" + digest,
@@ -152,19 +133,15 @@ func module(path, version, sum, comment string) object {
 }
 
 // digestOf is the SHA-256 of a file.
-func digestOf(file string) (string, error) {
-	content, err := os.ReadFile(file)
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:]), err
+func digestOf(file string) string {
+	sum := sha256.Sum256(must.Get(os.ReadFile(file)))
+	return hex.EncodeToString(sum[:])
 }
 
 // object is one of JSON, whose members are written in order.
 type object map[string]any
 
-func writeJSON(file string, content object) error {
-	text, err := json.MarshalIndent(content, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644) //nolint:gosec // For everybody to read.
+func writeJSON(file string, content object) {
+	text := append(must.Get(json.MarshalIndent(content, "", "  ")), '\n')
+	must.Do(os.WriteFile(file, text, 0o644)) //nolint:gosec // For everybody to read.
 }

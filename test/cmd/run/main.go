@@ -19,17 +19,19 @@ import (
 	"syscall"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/must"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first Ctrl-C asks; the second gets the default, which is to die at once.
 	context.AfterFunc(ctx, stop)
-	log, err := os.CreateTemp("", "sacm-run-*.log")
-	if err == nil {
-		err = keepUp(ctx, log, os.Args[1:])
-	}
-	if errors.Is(err, context.Canceled) {
+	var log *os.File
+	err := must.Catch(func() {
+		log = must.Get(os.CreateTemp("", "sacm-run-*.log"))
+		keepUp(ctx, log, os.Args[1:])
+	})
+	if ctx.Err() != nil && log != nil {
 		fmt.Println("\nStopped.")
 		_ = os.Remove(log.Name())
 		return
@@ -38,50 +40,30 @@ func main() {
 	os.Exit(1)
 }
 
-// keepUp returns what ended the run: context.Canceled if it was the user.
-func keepUp(ctx context.Context, log *os.File, flags []string) error {
+// keepUp returns when the user has ended the run.
+func keepUp(ctx context.Context, log *os.File, flags []string) {
 	fmt.Println("The log of etcd, kube-apiserver and sa-controller-manager:", log.Name())
-	binary, err := devcluster.FindBinary(ctx)
-	if err != nil {
-		return err
-	}
+	binary := must.Get(devcluster.FindBinary(ctx))
 	binary.Log = log
-	cluster, err := devcluster.Start(ctx, devcluster.Options{
+	cluster := must.Get(devcluster.Start(ctx, devcluster.Options{
 		Log: log, APIServerFlags: map[string][]string{"disable-admission-plugins": {"ServiceAccount"}},
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	defer func() {
 		if err := cluster.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "run: stop the control plane:", err)
 		}
 	}()
-	own, err := identity(ctx, cluster)
-	if err != nil {
-		return err
-	}
-	port, err := devcluster.FreePort()
-	if err != nil {
-		return err
-	}
-	manager, err := binary.StartManager(cluster, append([]string{
-		"--kubeconfig=" + own, "--leader-elect=true", "--token-secrets=manual",
-		"--webhook-registration=url", "--webhook-port=" + strconv.Itoa(port),
-	}, flags...)...)
-	if err != nil {
-		return err
-	}
-	if err := manager.Ready(ctx); err != nil {
-		return err
-	}
+	manager := must.Get(binary.StartManager(cluster, append([]string{
+		"--kubeconfig=" + must.Get(identity(ctx, cluster)), "--leader-elect=true", "--token-secrets=manual",
+		"--webhook-registration=url", "--webhook-port=" + strconv.Itoa(must.Get(devcluster.FreePort())),
+	}, flags...)...))
+	must.Do(manager.Ready(ctx))
 	fmt.Printf(welcome, cluster.Kubeconfig(), filepath.Dir(binary.Path), filepath.Dir(kubectl()), manager.URL(), cluster.Config().Host,
 		cluster.CAFile())
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
 	case <-manager.Done():
-		return errors.New("the manager ended by itself; the log says why")
+		must.Do(errors.New("the manager ended by itself; the log says why"))
 	}
 }
 

@@ -84,8 +84,7 @@ func rulesOfToken() []Rule {
 }
 
 func TestWatcherGoesOn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		var granted atomic.Bool
 		server := newAPIServer("system:sa-controller-manager", func(access string) (bool, error) {
 			return granted.Load() || access != "patch secrets", nil
@@ -96,8 +95,7 @@ func TestWatcherGoesOn(t *testing.T) {
 		logger, logs := recorded()
 		testutil.Start(t, func(ctx context.Context) error { return watcher.Run(klog.NewContext(ctx, logger)) })
 
-		time.Sleep(10*time.Minute + 30*time.Second)
-		synctest.Wait()
+		testutil.Pause(10*time.Minute + 30*time.Second)
 		result := testutil.Get(watcher.Findings())(t)
 		testutil.Require(t, len(result.Findings) == 1 && result.Findings[0].Unready, "findings %v, want one that readiness fails for",
 			result.Findings)
@@ -110,16 +108,14 @@ func TestWatcherGoesOn(t *testing.T) {
 		testutil.CheckContains(t, "the log shows what grants it", "kind: ClusterRoleBinding", logs())
 
 		granted.Store(true)
-		time.Sleep(maxRetry)
-		synctest.Wait()
+		testutil.Pause(maxRetry)
 		if result, err := watcher.Findings(); result.Note != "" || len(result.Findings) > 0 || err != nil {
 			t.Errorf("result %v, %v after everything is granted", result, err)
 		}
 		testutil.CheckContains(t, "the log says that it is over", "All permissions are granted now", logs())
 
 		granted.Store(false)
-		time.Sleep(recheck)
-		synctest.Wait()
+		testutil.Pause(recheck)
 		if result, err := watcher.Findings(); len(result.Findings) != 1 || err != nil {
 			t.Errorf("result %v, %v after a permission was taken away", result, err)
 		}
@@ -128,8 +124,7 @@ func TestWatcherGoesOn(t *testing.T) {
 }
 
 func TestWatcherPassesWhatItCannotKnow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		server := newAPIServer("someone", func(string) (bool, error) { return false, errBoom })
 		watcher := NewWatcher(server, rulesOfToken())
 		testutil.Start(t, watcher.Run)

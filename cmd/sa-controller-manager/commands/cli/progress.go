@@ -86,13 +86,9 @@ func (p *Progress) Waiting() func(what string, left time.Duration) {
 
 // TerminalWidth is the number of columns of the terminal that stream is, or 0.
 func TerminalWidth(stream any) int {
-	file, ok := stream.(*os.File)
-	if !ok {
-		return 0
+	columns := 0
+	if file, ok := stream.(*os.File); ok {
+		columns, _, _ = term.GetSize(int(file.Fd())) // negative if it fails
 	}
-	columns, _, err := term.GetSize(int(file.Fd()))
-	if err != nil {
-		return 0
-	}
-	return columns
+	return max(0, columns)
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -222,8 +221,7 @@ func TestProgressOnATerminal(t *testing.T) {
 
 // TestProgressWithoutATerminal: a log shows that a long step goes on, and little else.
 func TestProgressWithoutATerminal(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		var b strings.Builder
 		p := NewProgress(&b)
 		for second := range 25 {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -368,8 +367,7 @@ func TestWebhook(t *testing.T) {
 
 // TestRun has checks that hang and fail beside one that works.
 func TestRun(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testutil.InBubble(t, func(t *testing.T) {
 		hangs := func(_ *cluster, ctx context.Context) (check.Result, error) {
 			<-ctx.Done()
 			return check.Result{}, ctx.Err()

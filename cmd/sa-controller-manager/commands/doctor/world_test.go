@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -51,17 +50,14 @@ type checkCase struct {
 func try(t *testing.T, name string, cases map[string]checkCase) {
 	t.Helper()
 	for title, tc := range cases {
-		t.Run(title, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(append(healthyWorld(), tc.objects...)...)
-				cluster := newCluster(client)
-				if tc.change != nil {
-					tc.change(t, cluster, client)
-				}
-				results := run(t.Context(), cluster, selected([]string{name}, nil), 20*time.Second, func(string) {})
-				examine(t, tc, results[0], client.Actions())
-			})
+		testutil.Bubble(t, title, func(t *testing.T) {
+			client := fake.NewClientset(append(healthyWorld(), tc.objects...)...)
+			cluster := newCluster(client)
+			if tc.change != nil {
+				tc.change(t, cluster, client)
+			}
+			results := run(t.Context(), cluster, selected([]string{name}, nil), 20*time.Second, func(string) {})
+			examine(t, tc, results[0], client.Actions())
 		})
 	}
 }

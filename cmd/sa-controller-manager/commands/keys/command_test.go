@@ -273,8 +273,7 @@ func terminal(t *testing.T, text string) *os.File {
 	number := testutil.Get(unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN))(t)
 	testutil.Must(t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
 	screen := open(fmt.Sprintf("/dev/pts/%d", number))
-	_, err := keyboard.WriteString(text)
-	testutil.Must(t, err)
+	testutil.Get(keyboard.WriteString(text))(t)
 	return screen
 }
 
@@ -331,8 +330,7 @@ func TestExportKubeadm(t *testing.T) {
 	// Other kinds than that of the first key, which is retired in the end, and written before the others.
 	old := ring.At(file)
 	state := testutil.Get(old.Read())(t)
-	rotated, err := ring.Next(state, ring.KeyOf(testkeys.Parse(testkeys.RSA2048())), time.Now())
-	testutil.Must(t, err)
+	rotated := testutil.Get(ring.Next(state, ring.KeyOf(testkeys.Parse(testkeys.RSA2048())), time.Now()))(t)
 	if rotated, err = ring.Rotate(rotated, new(ring.KeyOf(testkeys.Parse(testkeys.P384()))), time.Now()); err == nil {
 		err = old.Update(state.Generation, func(ring.State) (ring.State, error) { return rotated, nil })
 	}

@@ -57,8 +57,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	}
 	kube.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
-		token, err := tokens.Inspect(review.Spec.Token)
-		w.must(err)
+		token := testutil.Get(tokens.Inspect(review.Spec.Token))(t)
 		if review.Status.Authenticated = slices.Contains(w.accepts, token.KeyID); review.Status.Authenticated {
 			review.Status.User = authenticationv1.UserInfo{Username: token.Subject, UID: "1"}
 			review.Status.Audiences = review.Spec.Audiences
@@ -99,8 +98,7 @@ func TestReportRevokedSecrets(t *testing.T) {
 		p.Removed = ring.Revocations{{ID: rsaID, Digest: rsaID, Reason: ring.Revoked}}
 		return nil
 	}))
-	r, err := newReport(t.Context(), w.Operator, " --kubeconfig=k")
-	w.must(err)
+	r := testutil.Get(newReport(t.Context(), w.Operator, " --kubeconfig=k"))(t)
 	i := slices.IndexFunc(r.Findings, func(f check.Finding) bool { return f.Code == check.RevokedHeld })
 	if want := "1 token Secrets have a token of key " + rsaID; i < 0 || !strings.Contains(r.Findings[i].Message, want) ||
 		!strings.Contains(r.Findings[i].Remedy, "keys revoke "+rsaID+" --kubeconfig=k names a token controller") {
@@ -116,8 +114,7 @@ func TestReportOfAnotherRing(t *testing.T) {
 	keys := []ring.Key{ring.KeyOf(testkeys.Parse(testkeys.P384())), ring.KeyOf(testkeys.Parse(testkeys.P521()))}
 	ours.File = ring.At(filepath.Join(t.TempDir(), "ring.json"))
 	w.must(ours.File.Init(testkeys.Parse(testkeys.P384()), nil, &keys[1], w.clock.Now()))
-	state, err := ours.File.Read()
-	w.must(err)
+	state := testutil.Get(ours.File.Read())(t)
 	w.accepts = []string{keys[0].ID, keys[1].ID}
 	w.must(hosts.Edit(t.Context(), w.Cluster.Client, func(p *hosts.Published) error {
 		for _, host := range []string{"cp-1", "cp-2"} {
@@ -128,8 +125,7 @@ func TestReportOfAnotherRing(t *testing.T) {
 		return nil
 	}))
 	for others := 2; others > 0; others-- { // of two hosts, one with each ring, both sign on
-		r, err := newReport(t.Context(), w.Operator, " --kubeconfig=k")
-		w.must(err)
+		r := testutil.Get(newReport(t.Context(), w.Operator, " --kubeconfig=k"))(t)
 		var codes []string
 		for _, finding := range r.Findings {
 			codes = append(codes, finding.Code)
@@ -149,8 +145,7 @@ func TestReport(t *testing.T) {
 	w := newWorld(t, secretOf("a", tokenOf(t, testkeys.RSA2048())), secretOf("b", tokenOf(t, testkeys.RSA2048())))
 	report := func() *Report {
 		t.Helper()
-		r, err := newReport(t.Context(), w.Operator, " --kubeconfig=k")
-		w.must(err)
+		r := testutil.Get(newReport(t.Context(), w.Operator, " --kubeconfig=k"))(t)
 		return r
 	}
 	if r := report(); len(r.Findings) > 0 || *r.Keys[0].Secrets != 2 || r.Keys[0].Accepted != "yes" || r.Keys[1].Accepted != "no" {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -157,20 +156,17 @@ func TestUnregisterWhileFilesBind(t *testing.T) {
 		"ByAnother":      {err: errors.New("exceeded quota")},
 		"NotAnsweredNow": {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(append(clitest.Configurations(nil, 1), clitest.RefusalBinding(admissionregistrationv1.Deny))...)
-				answers(client, tc.answered, tc.answered, tc.err)
-				const way = "sa-controller-manager webhook unregister " +
-					"--static-registration-dir=/etc/kubernetes/sa-controller-manager/static"
-				got := runWith(t, client, "unregister")
-				if got.Code != tc.wantCode || strings.Contains(got.Stderr, way) != (tc.wantCode == 1) ||
-					strings.Contains(got.Stdout, "is off") != (tc.wantCode == 0) {
-					t.Errorf("%+v, want code %d", got, tc.wantCode)
-				}
-				wantActions(t, client, map[int]string{0: "[Warn]", 1: "[Deny]"}[tc.wantCode])
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			client := fake.NewClientset(append(clitest.Configurations(nil, 1), clitest.RefusalBinding(admissionregistrationv1.Deny))...)
+			answers(client, tc.answered, tc.answered, tc.err)
+			const way = "sa-controller-manager webhook unregister " +
+				"--static-registration-dir=/etc/kubernetes/sa-controller-manager/static"
+			got := runWith(t, client, "unregister")
+			if got.Code != tc.wantCode || strings.Contains(got.Stderr, way) != (tc.wantCode == 1) ||
+				strings.Contains(got.Stdout, "is off") != (tc.wantCode == 0) {
+				t.Errorf("%+v, want code %d", got, tc.wantCode)
+			}
+			wantActions(t, client, map[int]string{0: "[Warn]", 1: "[Deny]"}[tc.wantCode])
 		})
 	}
 }
@@ -217,19 +213,16 @@ func TestRegisterWaits(t *testing.T) {
 		"NoAccounts": {reason: "another webhook takes it away", objects: clitest.Configurations(off, 0), called: true,
 			want: "a new Pod gets no account, although kube-apiserver calls the webhook"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				binding := clitest.RefusalBinding(admissionregistrationv1.Warn)
-				binding.Spec.ValidationActions = append(binding.Spec.ValidationActions, admissionregistrationv1.Audit)
-				client := fake.NewClientset(append(tc.objects, clitest.Refusal(), binding)...)
-				answers(client, tc.called, tc.named, nil)
-				got := runWith(t, client, "register")
-				testutil.Expect(t, (got.Code == 0) == (tc.want == "") && strings.Contains(got.Stderr, tc.want), "%s: %+v, want %q",
-					tc.reason, got,
-					tc.want)
-				wantActions(t, client, map[int]string{0: "[Deny Audit]", 1: "[Warn Audit]"}[got.Code])
-			})
+		testutil.Bubble(t, name, func(t *testing.T) {
+			binding := clitest.RefusalBinding(admissionregistrationv1.Warn)
+			binding.Spec.ValidationActions = append(binding.Spec.ValidationActions, admissionregistrationv1.Audit)
+			client := fake.NewClientset(append(tc.objects, clitest.Refusal(), binding)...)
+			answers(client, tc.called, tc.named, nil)
+			got := runWith(t, client, "register")
+			testutil.Expect(t, (got.Code == 0) == (tc.want == "") && strings.Contains(got.Stderr, tc.want), "%s: %+v, want %q",
+				tc.reason, got,
+				tc.want)
+			wantActions(t, client, map[int]string{0: "[Deny Audit]", 1: "[Warn Audit]"}[got.Code])
 		})
 	}
 }

@@ -16,7 +16,7 @@ const readyTimeout = 10 * time.Second
 // errNotReady has upstream's text, because users search for it.
 var errNotReady = errors.New("not yet ready to handle request")
 
-// Handler implements Plugin.Ready. Plugins embed it. The zero Handler is ready at once.
+// Handler implements Plugin.Ready. Plugins embed it. The zero Handler is ready.
 type Handler struct {
 	synced []<-chan struct{}
 }

@@ -52,9 +52,6 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	}
 }
 
-// unregistered is for NewMetrics without a registry: they count nothing.
-func unregistered(...metrics.Registerable) {}
-
 // requestEnds records a call that began at start.
 func (m *Metrics) requestEnds(path, outcome string, start time.Time) {
 	m.requests.WithLabelValues(path, outcome).Inc()

@@ -74,7 +74,7 @@ type Server struct {
 
 // NewServer returns a Server that does not serve yet.
 func NewServer(config ServerConfig) *Server {
-	config.Metrics = cmp.Or(config.Metrics, NewMetrics(unregistered))
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics(nil))
 	s := &Server{config: config, connections: connlimit.New(config.connectionLimits())}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -124,7 +124,7 @@ func connectionOf(r *http.Request) *connection {
 	return conn
 }
 
-// Run serves until ctx ends and then drains: /readyz fails at once, calls are answered for
+// Run serves until ctx ends and then drains: /readyz fails immediately, calls are answered for
 // DrainDelay, and then no more connections are accepted. Connections close when their calls are
 // done, at the latest after DrainTimeout. Run returns an error if serving ends before ctx. It must
 // be called once.
@@ -163,8 +163,8 @@ func (s *Server) drain(logger klog.Logger, ended chan error) {
 	}
 	timeout, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
 	defer cancel()
-	// Shutdown drops calls that arrive on connections accepted before. So it waits until none is to
-	// be expected.
+	// Shutdown drops calls that arrive on connections accepted before. So it waits until it
+	// expects none.
 	s.awaitIdle(timeout)
 	if err := s.http.Shutdown(timeout); err != nil {
 		logger.Info("Closing connections with unfinished calls", "cause", err.Error())

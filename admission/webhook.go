@@ -64,7 +64,7 @@ func NewWebhook(config WebhookConfig) *Webhook {
 		// A body that is on its way takes no place: slow ones do not keep others out.
 		deciding: semaphore.NewWeighted(int64(orDefault(config.MaxInFlight))),
 		large:    semaphore.NewWeighted(largeCalls),
-		metrics:  cmp.Or(config.Metrics, NewMetrics(unregistered)),
+		metrics:  cmp.Or(config.Metrics, NewMetrics(nil)),
 	}
 }
 

@@ -65,7 +65,7 @@ type BoundRequest struct {
 // Bound issues a token like that of a TokenRequest which is bound to its account only.
 //
 // It needs an audience, because kube-apiserver accepts a token without one for every audience, like a
-// legacy token. A probe by TokenReview uses an audience of its own, so the token opens nothing else.
+// legacy token. A probe by TokenReview uses a separate audience, so the token opens nothing else.
 //
 // The header has typ "JWT". kube-apiserver's own signer omits it, its KEP-740 client demands it, and
 // its authenticator accepts both, so this form works with every signer.

@@ -20,10 +20,10 @@
 //  3. The previous CA stays in the caBundle, without its key, until it expires or the next one
 //     takes its place.
 //
-// A Secret that another client replaces by one with another CA is used at once. Calls fail until its caBundle is
+// A Secret that another client replaces by one with another CA is used immediately. Calls fail until its caBundle is
 // proved and registered, which takes seconds: put such a CA into next.crt and next.key to avoid that.
 //
-// With ManagedConfig.File a host has a serving CA of its own in a file, in the form of the Secret, and
+// With ManagedConfig.File each host has a separate serving CA in a file, in the form of the Secret, and
 // the same steps. It needs no API.
 //
 // A Secret that is deleted or damaged is written again from memory: leaves stay valid, and a

@@ -28,7 +28,7 @@ type observation struct {
 // decision is the output of plan.
 type decision struct {
 	wanted state
-	// reason is why it is to be written, "" if the Secret has it.
+	// reason is why it must be written, "" if the Secret has it.
 	reason string
 	// repairs reports that another client has deleted or damaged what was there.
 	repairs bool

@@ -31,15 +31,13 @@ const (
 	// loadDelay is when to ask again after a failure: a kube-apiserver may be about to start, or to load
 	// a change.
 	loadDelay = 10 * time.Second
-
-	hostsTimeout = 5 * time.Second
 )
 
 // prove has kube-apiserver prove that it reaches the webhook, and keeps the proof. With a loopback URL there may be
 // no other kube-apiserver.
 func (r *Registrar) prove(ctx context.Context, o observation, byAny bool) *failure {
 	if r.config.Mode == URL && r.config.PerHost() {
-		asking, cancel := context.WithTimeout(ctx, hostsTimeout)
+		asking, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		hosts, err := apiservers.LiveHosts(asking, r.config.Client, o.now)
 		if err != nil {

@@ -24,9 +24,9 @@
 // An object that is deleted without it is created again with its webhooks, or without a proof with the probe alone. Both
 // happen after a second in which both watches catch up.
 //
-// If another client reverts each write, there are a few repairs at once and then one per second.
+// If another client reverts each write, a few repairs follow immediately and then one per second.
 //
-// With mode Static every replica keeps both configurations as files for the kube-apiserver of its own
+// With mode Static every replica keeps both configurations as files for the kube-apiserver of the same
 // host instead (see StaticFiles): no API client can delete them, and they hold from its first request on.
 // They are proved in the same way, and the proof is repeated. Nothing changes from one mode to the other
 // while the webhook is registered: unregister it before, in the API or on each host.

@@ -30,9 +30,6 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	}
 }
 
-// unregistered is for NewMetrics without a registry: they show nothing.
-func unregistered(...metrics.Registerable) {}
-
 func (m *Metrics) state(current State) {
 	for _, state := range states() {
 		m.states.WithLabelValues(string(state)).Set(series.Bool(state == current))

@@ -16,15 +16,11 @@ import (
 // that.
 //
 // Each condition uses has() before it reads a field: empty fields do not exist.
-const (
-	isMirror = `object != null && has(object.metadata) && has(object.metadata.annotations) && ` +
-		`"` + corev1.MirrorPodAnnotationKey + `" in object.metadata.annotations`
-
-	mirrorCondition = `!(request.kind.kind == "Pod" && ` + isMirror + `)`
-)
+const isMirror = `object != null && has(object.metadata) && has(object.metadata.annotations) && ` +
+	`"` + corev1.MirrorPodAnnotationKey + `" in object.metadata.annotations`
 
 func notAMirror() admissionregistrationv1.MatchCondition {
-	return admissionregistrationv1.MatchCondition{Name: "not-a-mirror-pod", Expression: mirrorCondition}
+	return admissionregistrationv1.MatchCondition{Name: "not-a-mirror-pod", Expression: `!(request.kind.kind == "Pod" && ` + isMirror + `)`}
 }
 
 func notAHarmlessMirror() admissionregistrationv1.MatchCondition {

@@ -38,7 +38,7 @@ type observation struct {
 	now      time.Time
 }
 
-// decision is the output of plan. Without writes and probe nothing is to be done.
+// decision is the output of plan. Without writes and probe there is nothing to do.
 type decision struct {
 	status Status
 	writes []write

@@ -232,7 +232,7 @@ func TestEntries(t *testing.T) {
 		TimeoutSeconds:          new(int32(10)),
 		AdmissionReviewVersions: []string{"v1", "v1beta1"},
 		ReinvocationPolicy:      new(admissionregistrationv1.IfNeededReinvocationPolicy),
-		MatchConditions:         []admissionregistrationv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: mirrorCondition}},
+		MatchConditions:         []admissionregistrationv1.MatchCondition{notAMirror()},
 	}
 	testutil.Check(t, "mutating", []entry{want}, mutating)
 	want.Name = "validate.sa-controller-manager.webhook"

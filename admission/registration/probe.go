@@ -20,7 +20,7 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// The annotations of a probe Pod: an ID of its own, and the webhook's answer.
+// The annotations of a probe Pod: its ID, and the webhook's answer.
 const (
 	probeAnnotation  = "sa-controller-manager/probe"
 	answerAnnotation = "sa-controller-manager/probe-answer"
@@ -29,7 +29,7 @@ const (
 const (
 	exceptProbeName = "except-the-probe"
 
-	// A probe needs no time: it is answered at once or not at all.
+	// A probe needs no time: it is answered immediately or not at all.
 	maxProbeTimeout = 5 * time.Second
 )
 
@@ -71,9 +71,6 @@ func staged(found []entry) []entry {
 // maxProbes is how many probes a proof may take, each of which closes a connection: kube-apiserver keeps 25
 // idle ones.
 const maxProbes = 40
-
-// probeNamespace always exists: kube-apiserver creates it.
-const probeNamespace = metav1.NamespaceSystem
 
 // failure is why there is no proof.
 type failure struct {
@@ -126,7 +123,7 @@ func (s Spec) probe(ctx context.Context, client kubernetes.Interface, responder 
 	wanted.Spec.AutomountServiceAccountToken = new(false)
 	// A policy may refuse Pods without an account (package podpolicy).
 	wanted.Spec.ServiceAccountName = "default"
-	pod, err := client.CoreV1().Pods(probeNamespace).Create(ctx, wanted, metav1.CreateOptions{
+	pod, err := client.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, wanted, metav1.CreateOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: meta.FieldManager,
 	})
 	answer := responder.answer()
@@ -135,7 +132,7 @@ func (s Spec) probe(ctx context.Context, client kubernetes.Interface, responder 
 		return answer == id, nil
 	case err != nil:
 		err = fmt.Errorf("kube-apiserver has not proved that it reaches %s: create the probe Pod in namespace %s with dryRun: %w",
-			endpoint, probeNamespace, err)
+			endpoint, metav1.NamespaceSystem, err)
 		return false, &failure{error: err, stage: Proving, unasked: !Concerns(err)}
 	case !Answered(pod, id):
 		err = fmt.Errorf("kube-apiserver has created the probe Pod without an answer from %s: it has not called it yet, "+

@@ -85,7 +85,7 @@ type Registrar struct {
 // New returns a Registrar that does not run yet. The spec must be valid, of mode url or service.
 func New(config Config) *Registrar {
 	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
-	config.Metrics = cmp.Or(config.Metrics, NewMetrics(unregistered))
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics(nil))
 	r := &Registrar{
 		board:  board{metrics: config.Metrics},
 		config: config,

@@ -56,7 +56,7 @@ type StaticFiles struct {
 // NewStaticFiles returns StaticFiles that do not run yet. The spec must be valid.
 func NewStaticFiles(config StaticFilesConfig) *StaticFiles {
 	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
-	config.Metrics = cmp.Or(config.Metrics, NewMetrics(unregistered))
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics(nil))
 	s := &StaticFiles{
 		board: board{metrics: config.Metrics}, config: config,
 		writes: rate.NewLimiter(rate.Every(writeInterval), writeBurst),

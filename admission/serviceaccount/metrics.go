@@ -33,7 +33,4 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	}
 }
 
-// unregistered is for NewMetrics without a registry: they count nothing.
-func unregistered(...metrics.Registerable) {}
-
 func (m *Metrics) lookup(source string) { m.lookups.WithLabelValues(source).Inc() }

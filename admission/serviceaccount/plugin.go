@@ -53,7 +53,7 @@ type Plugin struct {
 
 var _ admission.Plugin = (*Plugin)(nil)
 
-// New returns the plugin. It is ready at once; use SetReadyChannels to wait for the first lists of
+// New returns the plugin. It is ready; use SetReadyChannels to wait for the first lists of
 // the informers.
 func New(config Config, from Dependencies) *Plugin {
 	return &Plugin{config: config, from: from, projection: encodedProjection()}

@@ -42,7 +42,7 @@ type waiter struct {
 // that wait for tokens there do not block other namespaces. Metrics may be nil.
 func NewWaiters(limit int, metrics *Metrics) *Waiters {
 	return &Waiters{
-		limit: limit, metrics: cmp.Or(metrics, NewMetrics(unregistered)), inside: map[string]int{}, waiting: map[cache.ObjectName]*waiter{},
+		limit: limit, metrics: cmp.Or(metrics, NewMetrics(nil)), inside: map[string]int{}, waiting: map[cache.ObjectName]*waiter{},
 	}
 }
 
@@ -80,7 +80,7 @@ func (w *Waiters) leave(namespace string) {
 	w.metrics.waiting.Set(float64(w.entered))
 }
 
-// await returns true once found does, false if ctx ends first. It calls found at once and after
+// await returns true once found does, false if ctx ends first. It calls found immediately and after
 // every Wake of name. The caller has entered.
 func (w *Waiters) await(ctx context.Context, name cache.ObjectName, found func() bool) bool {
 	for {

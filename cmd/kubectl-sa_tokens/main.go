@@ -39,7 +39,7 @@ current context or --context.`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	os.Exit(cli.Execute(ctx, newCommand(os.Stdout, os.Stderr), os.Args[1:], os.Stderr))
 }
 

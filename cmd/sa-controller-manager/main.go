@@ -17,7 +17,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal drains. It also gives signals their default action back,
-	// so that a second one ends the process at once.
+	// so that a second one ends the process immediately.
 	context.AfterFunc(ctx, stop)
 	os.Exit(commands.Main(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

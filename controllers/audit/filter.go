@@ -19,7 +19,7 @@ type Filter struct {
 	OlderThan, UnusedFor time.Duration
 	// KeyID is the beginning of one.
 	KeyID string
-	// States and Findings are those of which a token is to have one.
+	// States and Findings are those of which a token must have one.
 	States, Findings []string
 }
 

@@ -87,8 +87,7 @@ func (r *Report) add(rows []Row) {
 	}
 }
 
-// reduce drops the Secrets themselves, and those that the filter does not want whatever else there
-// is to know of them.
+// reduce drops the Secrets themselves, and those that the filter refuses by what is known so far.
 func (a *Auditor) reduce(page []corev1.Secret) []token {
 	var kept []token
 	for i := range page {

@@ -90,8 +90,8 @@ func (k Keys) verify(data, keyID string) (state signing.Role, forged bool) {
 
 // readOwner takes the account from the claims of a token for this very Secret, because
 // kube-apiserver does so and reads no annotation (pkg/serviceaccount/legacy.go): who edits
-// annotations must not be able to hide a token that it accepts. It may have keys that nobody has
-// told us of, so a token that cannot be verified counts as well.
+// annotations must not be able to hide a token that it accepts. It may have keys that we do not
+// know, so a token that cannot be verified counts as well.
 func (t *token) readOwner(data string) {
 	claims, err := tokens.Inspect(data)
 	if err != nil || claims.AccountUID == "" || len(validation.IsDNS1123Subdomain(claims.AccountName)) > 0 {

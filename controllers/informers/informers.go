@@ -125,7 +125,7 @@ func (i *Informers) watch(name string, informer cache.SharedIndexInformer, trans
 	}
 }
 
-// Start starts the watches that have been asked for and returns at once.
+// Start starts the watches that have been asked for and returns immediately.
 func (i *Informers) Start(ctx context.Context) {
 	i.all.StartWithContext(ctx)
 }

@@ -22,7 +22,7 @@
 //  6. Retired. The previous key verifies and signs no more. reissue replaces the token Secrets that have its
 //     tokens, and hosts records since when nothing signs with it.
 //  7. Pruned. "keys prune" removes it when operator finds no Secret and no signer with it, and no bound token
-//     of it can be valid. "keys revoke" removes a key at once: hosts publishes that first, and every host
+//     of it can be valid. "keys revoke" removes a key immediately: hosts publishes that first, and every host
 //     applies it before its file is changed.
 //
 // What must never happen: a host that refuses the token of another one for want of a key; a revoked key that

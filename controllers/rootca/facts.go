@@ -54,7 +54,7 @@ var (
 // Certificates are those of a bundle, by digest. The same ones in another order, or with comments, are the same.
 type Certificates = sets.Set[[sha256.Size]byte]
 
-// CertificatesOf takes text that holds no certificate for one of its own, so that two different unreadable texts differ.
+// CertificatesOf counts text without a certificate as one more certificate, so that two different unreadable texts differ.
 func CertificatesOf(pem string) Certificates {
 	all := Certificates{}
 	certificates, err := cert.ParseCertsPEM([]byte(pem))

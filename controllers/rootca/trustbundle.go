@@ -158,7 +158,7 @@ func (p *TrustBundlePublisher) publish(ctx context.Context, name string, bundle 
 		_, err := api.Update(ctx, found, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 		return err
 	case now.Sub(p.created) < createdCheck:
-		// A second publisher deletes the new one at once. Then the previous one must still be there.
+		// A second publisher deletes the new one immediately. Then the previous one must still be there.
 		p.queue.AddAfter(ServingSigner, createdCheck-now.Sub(p.created))
 		return nil
 	}

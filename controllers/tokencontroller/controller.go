@@ -10,7 +10,7 @@
 // accounts get none: planAccount decides it.
 //
 // Three queues have three kinds of key. An account key queues the account's Secrets and, with
-// Auto, ensures that it has one of its own. A secret key fills or deletes one Secret. A reference
+// Auto, ensures that it has its Secret. A secret key fills or deletes one Secret. A reference
 // key removes from an account's secrets list what names deleted Secrets. Every sync decides from the cache, by a
 // pure plan function, and then writes at most once, with UID and resourceVersion of what it has
 // read as preconditions. After a conflict the watch brings the newer version, which queues the

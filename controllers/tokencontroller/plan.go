@@ -112,7 +112,7 @@ func mayWait(secret *tokensecrets.TokenSecret) bool {
 	return secret.AccountUID == "" && secret.Token == nil
 }
 
-// getsOwn reports whether the account has to have a token Secret of its own: without Auto none has, and with it none in the
+// getsOwn reports whether the account must have its token Secret: without Auto none has, and with it none in the
 // excluded namespaces.
 func (c *Controller) getsOwn(account *corev1.ServiceAccount) bool {
 	return c.Auto && !c.AutoExcluded.Has(account.Namespace) && account.DeletionTimestamp == nil

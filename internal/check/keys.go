@@ -57,9 +57,9 @@ const (
 	Reissues
 	// Changes are those of this host's ring file, but for a revocation and an import.
 	Changes
-	// Makes is to make keys in a revocation, which is never blocked itself.
+	// Makes is the making of keys in a revocation, which is never blocked itself.
 	Makes
-	// Uses is to begin to sign with a key, and to prune one.
+	// Uses is the first signature with a key, and the pruning of one.
 	Uses
 	// Later blocks nothing: the fact may pass by itself, so that --wait waits.
 	Later

@@ -27,11 +27,11 @@ import (
 )
 
 const (
-	// burst is how many Events of one reason an object may have at once, by client-go's defaults one
+	// burst is how many Events of one reason an object may have together, by client-go's defaults one
 	// more every five minutes. It is as many different notes as client-go keeps apart.
 	burst = 10
 
-	// flushTimeout bounds how long Run sends what is queued when it is to end. An Event takes
+	// flushTimeout bounds how long Run sends what is queued when it must end. An Event takes
 	// milliseconds; a kube-apiserver that is down must not delay the end.
 	flushTimeout = time.Second
 
@@ -52,7 +52,7 @@ type Recorder struct {
 	flushed     chan struct{}
 }
 
-// NewRecorder returns a Recorder that reports as component. It begins at once; Run ends it.
+// NewRecorder returns a Recorder that reports as component. It records immediately; Run ends it.
 func NewRecorder(client kubernetes.Interface, component string) *Recorder {
 	broadcaster := record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{
 		BurstSize: burst, SpamKeyFunc: objectAndReason,
@@ -69,7 +69,7 @@ func NewRecorder(client kubernetes.Interface, component string) *Recorder {
 // NewRecorderTo returns a Recorder that writes to sink, for tests. It needs no Run.
 func NewRecorderTo(sink Sink) *Recorder { return &Recorder{sink: sink} }
 
-// objectAndReason is what has a budget of its own: a flood of one reason must not drop the only
+// objectAndReason is what has a separate budget: a flood of one reason must not drop the only
 // Event of another, because most are recorded once.
 func objectAndReason(event *corev1.Event) string {
 	about := event.InvolvedObject

@@ -4,7 +4,7 @@
 // Package paging reads long lists of the API page by page, so that memory depends on the size
 // of a page and not of the cluster.
 //
-// It is a loop of its own and not client-go's pager, which hands out single objects and asks
+// It is a separate loop and not client-go's pager, which hands out single objects and asks
 // for the next page while one is still in use.
 package paging
 

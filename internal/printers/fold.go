@@ -5,7 +5,7 @@ package printers
 
 import "strings"
 
-// Fold breaks a line between words, and goes on below its text, which begins at indent. 0 columns are no limit.
+// Fold breaks a line between words, and continues below its text, which begins at indent. 0 columns are no limit.
 func Fold(line string, indent, columns int) string {
 	var folded []string
 	for columns > 0 && len(line) > columns {

@@ -16,7 +16,7 @@ const dampedObjects = 4096
 
 // Damping delays writes that another client undoes again and again. The first write of an object is sent at
 // once, the second First after it, and each further one after twice the delay, up to Most. An object that needs
-// no write for Most after its delay begins at once again. K is the object and what is written into it: other content
+// no write for Most after its delay begins immediately again. K is the object and what is written into it: other content
 // is not delayed. No key may be in two goroutines at a time; different ones may.
 type Damping[K comparable] struct {
 	first, most time.Duration

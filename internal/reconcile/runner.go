@@ -144,7 +144,7 @@ func (r *Runner[K]) AddIfRunning(key K) {
 }
 
 // Run works until ctx ends. After that no sync begins; those under way are cancelled after
-// DrainTimeout, or at once if the cause of ctx is ErrAtOnce. Run returns when all workers
+// DrainTimeout, or immediately if the cause of ctx is ErrAtOnce. Run returns when all workers
 // have. Keys that are still queued then are lost.
 func (r *Runner[K]) Run(ctx context.Context) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "queue", r.Name)

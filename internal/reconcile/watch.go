@@ -144,7 +144,7 @@ func OnEveryName(found func(name cache.ObjectName)) cache.ResourceEventHandlerFu
 
 // OnChanges calls its handler for each change. For an object that has not changed, at the start and at
 // a resync, it does so only if Due reports that there is work: mostly there is none, and a queue keeps
-// the memory of all keys that it has held at once. Due is called on the handler's goroutine.
+// the memory of all keys that it has held at the same time. Due is called on the handler's goroutine.
 type OnChanges struct {
 	cache.ResourceEventHandler
 	Due func(obj any) bool

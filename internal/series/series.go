@@ -7,7 +7,7 @@ package series
 
 import "k8s.io/component-base/metrics"
 
-// Register registers metrics, such as legacyregistry.MustRegister.
+// Register registers metrics, such as legacyregistry.MustRegister. With nil none is shown.
 type Register = func(...metrics.Registerable)
 
 // Counter counts.
@@ -49,6 +49,8 @@ func Bool(fact bool) float64 {
 }
 
 func registered[M metrics.Registerable](register Register, metric M) M {
-	register(metric)
+	if register != nil {
+		register(metric)
+	}
 	return metric
 }

@@ -75,7 +75,7 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// listen opens the port at once, so that a port in use is an error at start-up that names the flag
+// listen opens the port immediately, so that a port in use is an error at start-up that names the flag
 // to change.
 func (s *Server) listen(o *options.SecureServingOptions) error {
 	port := options.SecureServingOptions{
@@ -123,7 +123,7 @@ func (s *Server) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	// A timeout of its own would be logged as an error at nearly every stop.
+	// A separate timeout would be logged as an error at nearly every stop.
 	drained, closed, err := s.info.Serve(s.handler, time.Minute, ctx.Done())
 	if err != nil {
 		return fmt.Errorf("serve on %s: %w", s.info.Listener.Addr(), err)

@@ -147,7 +147,7 @@ func (f *files) followAll(ring *signing.Keyring, newRootCA func(*rootca.Bundle))
 			})
 		}})
 	}
-	var collecting sync.Mutex // so that no change is lost if two files change at once
+	var collecting sync.Mutex // so that no change is lost if two files change at the same time
 	for _, file := range f.verifyKeys {
 		f.followed = append(f.followed, followed{"service-account-key-file", file.Refused, func(ctx context.Context) {
 			if ring == nil {

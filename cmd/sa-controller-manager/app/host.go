@@ -45,7 +45,7 @@ type Part struct {
 	Informers *informers.Informers
 	Run       func(ctx context.Context) error
 	// Check is a check of /readyz, and Findings one of facts that others report too: a part has one of the two. They
-	// return at once, without a request.
+	// return immediately, without a request.
 	Check    func() (detail string, err error)
 	Findings func() (check.Result, error)
 }

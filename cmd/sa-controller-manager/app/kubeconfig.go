@@ -73,7 +73,7 @@ func (m *Manager) connect() (*rest.Config, error) {
 	if err := m.use(config); err != nil {
 		return nil, err
 	}
-	// The secure port has clients of its own.
+	// The secure port has other clients.
 	for _, of := range []struct{ flag, path string }{
 		{"--authentication-kubeconfig", port.Authentication.RemoteKubeConfigFile},
 		{"--authorization-kubeconfig", port.Authorization.RemoteKubeConfigFile},

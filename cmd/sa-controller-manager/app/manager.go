@@ -164,7 +164,7 @@ func (m *Manager) newRootCA(bundle *rootca.Bundle) {
 }
 
 // resync returns a random period between the minimum and twice the minimum, as KCM does
-// (cmd/kube-controller-manager/app, ResyncPeriod), so that processes do not resync all at once.
+// (cmd/kube-controller-manager/app, ResyncPeriod), so that processes do not all resync at the same time.
 func resync(o *options.Generic) time.Duration {
 	return time.Duration(float64(o.MinResyncPeriod) * (1 + rand.Float64()))
 }

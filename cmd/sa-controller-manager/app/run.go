@@ -40,7 +40,7 @@ import (
 )
 
 // Run builds every part from o, runs them until ctx ends, and returns when all have stopped. An
-// invalid file of a flag or an address in use is an error at once. An API server that does not
+// invalid file of a flag or an address in use is an error immediately. An API server that does not
 // answer is retried and, if there are parts of the phase Early, so is an invalid kubeconfig.
 func Run(ctx context.Context, o *options.Options, extras Extras) error {
 	setGCPercent()

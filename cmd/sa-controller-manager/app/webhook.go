@@ -51,7 +51,7 @@ func (w *webhook) follow(phase Phase, run func(context.Context) error) {
 	w.followers = append(w.followers, Part{Phase: phase, Run: run})
 }
 
-// buildWebhook builds the webhook and opens its port at once, so that a port in use is an error at
+// buildWebhook builds the webhook and opens its port immediately, so that a port in use is an error at
 // start-up.
 func (m *Manager) buildWebhook(p *Part) error {
 	if m.Options.Webhook.Port == 0 {

@@ -8,7 +8,7 @@
 //
 // The data path is Main -> command -> options.Options -> Validate -> app.Run. A mistake in
 // the command line is reported before anything is logged, opened or started,
-// all mistakes at once. Nothing here talks to the API server or reads a key.
+// all mistakes together. Nothing here talks to the API server or reads a key.
 //
 // Logging is process-wide state and is set up exactly once, after validation;
 // a process calls Main once. Flag values are printed at log level 1: they are

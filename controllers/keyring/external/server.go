@@ -79,7 +79,7 @@ type Config struct {
 	// MaxTokenExpiration is how long a token may live, ten minutes at least, in whole
 	// seconds.
 	MaxTokenExpiration time.Duration
-	// RefreshHint is how often kube-apiserver is to fetch the keys, a second at least, in whole
+	// RefreshHint is how often kube-apiserver should fetch the keys, a second at least, in whole
 	// seconds.
 	RefreshHint time.Duration
 	// Mode is that of the socket; 0 means 0660, with which the owner and the group may connect.
@@ -187,7 +187,7 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 }
 
 // watch returns when ctx or serving ends. Until then it restores a removed socket file: existing
-// connections go on without it, but a kube-apiserver that restarts would not find it.
+// connections continue without it, but a kube-apiserver that restarts would not find it.
 func (s *Server) watch(ctx context.Context, ended <-chan end, serve func(net.Listener)) error {
 	ticker := s.config.Clock.NewTicker(watchPeriod)
 	defer ticker.Stop()

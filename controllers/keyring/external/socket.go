@@ -56,7 +56,7 @@ func openSocket(path string, mode fs.FileMode) (*socket, net.Listener, error) {
 
 var errServed = errors.New("another process serves on it")
 
-// takeLock fails at once when another process holds the lock. The kernel takes it away from a
+// takeLock fails immediately when another process holds the lock. The kernel takes it away from a
 // process that dies.
 func takeLock(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hosts compares the key rings of the hosts. Each host has a key ring file of its own, and a
+// Package hosts compares the key rings of the hosts. Each host has its key ring file, and a
 // rotation changes one after the other.
 //
 // The rule "may this key sign" has its home in signing.Guard. This package adds what the published rings

@@ -23,7 +23,7 @@ import (
 	"sa-controller-manager/internal/apiservers"
 )
 
-// HostName is the name of this host, as kube-apiserver there has it: the hostname or, in a Pod that has one of its own, that
+// HostName is the name of this host, as kube-apiserver there has it: the hostname or, in a Pod with another one, that
 // of its node, which the downward API gives to it.
 func HostName() (string, error) {
 	host, err := os.Hostname()

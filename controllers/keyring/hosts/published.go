@@ -55,7 +55,7 @@ type Published struct { //nolint:recvcheck // what changes it has a pointer
 	Hosts map[string]Host
 	// Followed is since when no host and no kube-apiserver signs with a retired key, by key ID.
 	Followed map[string]time.Time
-	// Claim keeps two hosts from changing the ring at once.
+	// Claim keeps two hosts from changing the ring at the same time.
 	Claim Claim
 }
 

@@ -37,7 +37,7 @@ type Standing struct {
 }
 
 // Stand compares a ring file with all published rings, also with that of its own host, and the hosts with
-// each other. use are the keys that are to sign, or the next one. It reads no clock. Package check says what
+// each other. use are the keys that will sign, or the next one. It reads no clock. Package check says what
 // each fact means:
 //
 //	this host's file lacks what this host has published    ring-restored; ring-lost if it cannot be read
@@ -71,7 +71,7 @@ func Stand(file File, p Published, use ...ring.Key) *Standing {
 	return s
 }
 
-// beats reports whether a ring goes on where it differs from another one, which then signs nothing without its key. Of two
+// beats reports whether a ring stays in use where it differs from another one, which then signs nothing without its key. Of two
 // that are forked, or of two clusters, the one that more hosts have does; of two equal ones that have come from one, the
 // one that was changed more often.
 func (s *Standing) beats(entry, other Entry) bool {
@@ -153,7 +153,7 @@ func (s *Standing) ownFile() {
 	}
 }
 
-// together says how this host and that of an entry get the same ring. Of two that are forked the one that goes on takes the
+// together says how this host and that of an entry get the same ring. Of two that are forked the one that stays in use takes the
 // keys of the other. One of another cluster goes away: with its keys every kube-apiserver would accept the tokens of that.
 func (s *Standing) together(is relation, entry Entry, yields bool) string {
 	alike := func(key ring.Key) bool { return entry.Keys[key.ID] != "" }

@@ -33,7 +33,7 @@ const fillTimeout = 20 * time.Second
 const kubeControllerManager = "kube-controller-manager"
 
 // fills returns the token controller that leads, by the key that it signs the tokens of Secrets with. kube-controller-manager
-// may do that with a key of its own: it reads its key file at its start, so what it has written says more than the file. A dry
+// may do that with another key: it reads its key file at its start, so what it has written says more than the file. A dry
 // run asks no kube-apiserver, because a Secret is made. If kube-controller-manager does not answer, an error says so.
 func (o *Operator) fills(ctx context.Context) (map[string]string, error) {
 	if o.Cluster == nil || o.File.IsDryRun() {

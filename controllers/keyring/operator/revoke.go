@@ -44,7 +44,7 @@ type RevokeOptions struct {
 
 // Revoke ends the acceptance of keys, also of those in use, and returns nil when no kube-apiserver of a known
 // host does and no token controller signs with one. The revocation is published first, so that a file that cannot be
-// written keeps it from nobody; then the ring file of this host is changed, as far as it is the newest. The notes say
+// written does not stop that; then the ring file of this host is changed, as far as it is the newest. The notes say
 // what is left to do.
 func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []string, err error) {
 	notes, err = o.revoke(ctx, options)

@@ -75,7 +75,7 @@ type Config struct {
 
 	// Off disables re-issue; Secrets are only counted.
 	Off bool
-	// Auto is set if the token controller gives every account a Secret of its own.
+	// Auto is set if the token controller gives every account its Secret.
 	Auto bool
 
 	Clock clock.WithTicker

@@ -22,7 +22,7 @@ import (
 const (
 	// maxDocument is the size in bytes beyond which no answer is read: some thousand keys.
 	maxDocument = 1 << 20
-	// maxRedirects is enough for a storage bucket behind a name of its own.
+	// maxRedirects is enough for a storage bucket behind a custom name.
 	maxRedirects = 3
 	// timeout of the two requests of Reader.Issuer.
 	timeout = 10 * time.Second

@@ -12,7 +12,7 @@
 // Each answer must have exactly the pinned header, and a signature that the pinned public half
 // verifies. Any other answer ends like none: with a signing.UnavailableError.
 //
-// While a signer is away, one caller at a time tries it, for 2 s at most; all others fail at once. The
+// While a signer is away, one caller at a time tries it, for 2 s at most; all others fail immediately. The
 // first good answer ends the outage. One in which the signer may serve other callers, because an answer did not verify or
 // the claims of Watch's probe were refused, is ended by Watch alone. Verification needs no signer.
 package remote
@@ -30,7 +30,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
-	"k8s.io/component-base/metrics"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
 	"sa-controller-manager/internal/notify"
@@ -66,7 +65,7 @@ type Client struct {
 // may be nil.
 func NewClient(sockets func() Sockets, counted *Metrics) *Client {
 	if counted == nil {
-		counted = NewMetrics(func(...metrics.Registerable) {}) // without a registry they count nothing
+		counted = NewMetrics(nil)
 	}
 	return &Client{sockets: sockets, metrics: counted, signers: map[string]*signer{}}
 }

@@ -146,7 +146,7 @@ type Desired struct {
 
 // Apply returns the keys of the ring as other rings want them: without revoked ones, and with the next
 // key active if it is that in the newest ring. It only promotes and removes, so the worst that a forged
-// Desired does is to use a key too early, or none.
+// Desired does is use a key too early, or none.
 func (s State) Apply(desired Desired) *signing.Ring {
 	applied := s.Clone()
 	applied.Revoked = Union(s.Revoked, desired.Revoked)

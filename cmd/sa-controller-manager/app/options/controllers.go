@@ -37,7 +37,7 @@ func (s ControllerSet) Enabled(name string) bool {
 // One selector is ours: "-*" cancels "*" at any position. It does not affect mentions by name:
 // "-*" runs none, "-*,serviceaccount" runs that one.
 //
-// The error names every unknown selector and lists the known ones. It is to follow the name of the
+// The error names every unknown selector and lists the known ones. It follows the name of the
 // flag.
 func ParseControllers(selectors []string) (ControllerSet, error) {
 	known, unknown := map[string]knownController{}, []string(nil) // by name and alias
@@ -109,7 +109,7 @@ type Generic struct {
 	Controllers []string
 	// MinResyncPeriod is the least time between two resyncs of an informer.
 	// As in KCM, the period is random between this value and twice this value, so that informers do
-	// not resync all at once. 0 means no resync.
+	// not all resync at the same time. 0 means no resync.
 	MinResyncPeriod time.Duration
 }
 

@@ -174,7 +174,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	return sets
 }
 
-// Validate returns every problem of every group at once, in the order of the help, so that a command
+// Validate returns all problems of all groups, in the order of the help, so that a command
 // line can be fixed in one go.
 func (o *Options) Validate() []error {
 	var p Problems

@@ -68,7 +68,7 @@ func parseDirectory(text string) (string, error) {
 	return path, nil
 }
 
-// ValidateFor checks the keys that are to be published.
+// ValidateFor checks the keys to publish.
 func (o *Publishing) ValidateFor(keys *Keys) []error {
 	if len(o.Destinations) == 0 {
 		return nil

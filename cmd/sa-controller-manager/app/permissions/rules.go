@@ -10,7 +10,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
-// Part is what needs permissions; each has a role of its own, whose name ends with it.
+// Part is what needs permissions; each has a separate role, whose name ends with it.
 type Part string
 
 // The parts that more than one row of the table is about.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// logInterval is how often a log gets a line: what takes long is seen to go on, and what does not
+// logInterval is how often a log gets a line: what takes long shows that it works, and what does not
 // takes none.
 const logInterval = 10 * time.Second
 

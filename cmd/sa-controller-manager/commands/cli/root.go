@@ -171,7 +171,7 @@ func wrap(help string, columns int) string {
 		case text < len(gap) || strings.TrimSpace(line[:text]) == "":
 			continue
 		}
-		const narrow = 20 // the least for the text of a flag that goes on below itself
+		const narrow = 20 // the least for the text of a flag that continues below its name
 		lines[i] = printers.Fold(line, min(text, max(columns/2, columns-narrow)), columns)
 	}
 	return strings.Join(lines, "\n")

@@ -110,7 +110,7 @@ func readToken(cmd *cobra.Command, args []string) (string, error) {
 		defer func() { _ = file.Close() }() // read only: nothing can be lost
 		name, input = args[0], file
 	} else if cli.TerminalWidth(cmd.ErrOrStderr()) > 0 && cli.TerminalWidth(input) > 0 {
-		signal.Reset(os.Interrupt) // nothing is to be cleaned up, and no context ends the read of a terminal
+		signal.Reset(os.Interrupt) // there is nothing to clean up, and no context ends the read of a terminal
 		fmt.Fprintln(cmd.ErrOrStderr(), "Paste the token, then press Ctrl-D on a line of its own.")
 	}
 	token, err := inspect.Read(input)

@@ -91,12 +91,13 @@ release: ## Write the release into bin/release/: archives, image, manifests, SPD
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
 .PHONY: sign
-sign: ## Sign bin/release/SHA256SUMS with the SSH key of the file KEY, the chart with the OpenPGP key of CHART_KEYRING.
+sign: ## Sign bin/release/SHA256SUMS with the SSH key KEY, the chart with an OpenPGP key of CHART_KEYRING, chart and image with COSIGN_KEY.
 	@test -n "$(KEY)" || { echo "KEY=FILE says with which SSH key to sign; the file of a public key takes it from ssh-agent" >&2; exit 1; }
 	@cd bin/release && sha256sum --check --quiet SHA256SUMS && rm -f SHA256SUMS.sig
 	@ssh-keygen -Y sign -n file -f "$(KEY)" bin/release/SHA256SUMS
 	@test -z "$(CHART_KEYRING)" || go -C test/chart run -buildvcs=false ./cmd/prov "$(abspath $(CHART_KEYRING))" \
 		$(CURDIR)/bin/release/$(product)-*.tgz
+	@test -z "$(COSIGN_KEY)" || test/release/cosign.sh bin/release "$(COSIGN_KEY)"
 
 .PHONY: tag
 tag: ## Tag the commit as VERSION, if changelog, manifests and chart name it; otherwise say what to do.
@@ -110,6 +111,12 @@ plugin-release: ## Write the kubectl plugin for all platforms and its krew manif
 test-krew: plugin-release ## Install the plugin with krew from bin/release/, for all platforms.
 	@go -C test/tools build -buildvcs=false -o $(CURDIR)/bin/tools/krew sigs.k8s.io/krew/cmd/krew
 	@test/release/krew.sh
+
+# It compiles 1,800 packages first.
+.PHONY: test-cosign
+test-cosign: ## Have cosign verify signatures of a chart and of an image in a registry; not in CI, where Go's library does.
+	GOBIN=$(CURDIR)/bin/tools go install github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
+	COSIGN=$(CURDIR)/bin/tools/cosign go -C test test -count=1 -run=TestCosign ./cmd/release
 
 .PHONY: build-kms-signer
 build-kms-signer: deps ## Build bin/sa-kms-signer, which signs with keys of an HSM or a key management service; needs a C compiler.
@@ -297,7 +304,7 @@ e2e-kind: build image kind ## Run the end-to-end tests on kind clusters; argumen
 		go -C test test -tags=kind -count=1 -timeout=150m -v ./kind $(ARGS)
 
 .PHONY: test-release
-test-release: test-long e2e-kind ## Run what a release needs and continuous integration has no time for: test-long, then e2e-kind.
+test-release: test-long e2e-kind test-cosign ## Run what a release needs and continuous integration has no time for.
 
 ##@ Conformance
 

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
@@ -27,31 +25,30 @@ func NewGauges(i *informers.Informers, register series.Register) (run func(ctx c
 	accounts, _ := i.Accounts()
 	found := series.GaugeVec(register, "sacm_token_findings",
 		"Token Secrets with a finding of the audit: bad-token, orphan, invalid or unreferenced.", "finding")
-	return func(ctx context.Context) error {
-		defer found.Reset() // another process may lead now
-		wait.UntilWithContext(ctx, func(context.Context) { count(found, secrets.All(), accounts) }, interval)
-		return nil
-	}
-}
-
-// count takes time in proportion to the Secrets and to the references to them. It goes by the account that annotations
-// name: the claims of a token are in no cache, and where they name another one it is a bad token.
-func count(found *metrics.GaugeVec, secrets []*tokensecrets.TokenSecret, accounts corev1listers.ServiceAccountLister) {
-	known, counts := map[cache.ObjectName]*account{}, map[Finding]float64{}
-	for _, secret := range secrets {
-		name := secret.Account()
-		if _, asked := known[name]; !asked {
-			known[name] = nil
-			if one, err := accounts.ServiceAccounts(name.Namespace).Get(name.Name); err == nil {
-				known[name] = &account{uid: one.UID, secrets: tokensecrets.ReferencedBy(one)}
+	// It takes time in proportion to the Secrets and to the references to them. It goes by the account that annotations name:
+	// the claims of a token are in no cache, and where they name another one it is a bad token.
+	count := func(context.Context) {
+		known, counts := map[cache.ObjectName]*account{}, map[Finding]float64{}
+		for _, secret := range secrets.All() {
+			name := secret.Account()
+			if _, asked := known[name]; !asked {
+				known[name] = nil
+				if one, err := accounts.ServiceAccounts(name.Namespace).Get(name.Name); err == nil {
+					known[name] = &account{uid: one.UID, secrets: tokensecrets.ReferencedBy(one)}
+				}
+			}
+			of := &token{view: secret, account: secret.AccountName, uid: secret.AccountUID, problem: secret.Finding}
+			for _, finding := range (Rules{}).row(of, known[name], users{}).Findings {
+				counts[finding]++
 			}
 		}
-		of := &token{view: secret, account: secret.AccountName, uid: secret.AccountUID, problem: secret.Finding}
-		for _, finding := range (Rules{}).row(of, known[name], users{}).Findings {
-			counts[finding]++
+		for _, finding := range []Finding{BadToken, Orphan, Invalidated, Unreferenced} {
+			found.WithLabelValues(string(finding)).Set(counts[finding])
 		}
 	}
-	for _, finding := range []Finding{BadToken, Orphan, Invalidated, Unreferenced} {
-		found.WithLabelValues(string(finding)).Set(counts[finding])
+	return func(ctx context.Context) error {
+		defer found.Reset() // another process may lead now
+		wait.UntilWithContext(ctx, count, interval)
+		return nil
 	}
 }

@@ -39,7 +39,7 @@ func printPage(w io.Writer, report *Report, now time.Time) error {
 		cluster, bold = element(" of %v", summary.Cluster), element(" of <b>%v</b>", summary.Cluster)
 	}
 	var found, none []string
-	findings, clear := "", ""
+	findings, others := "", ""
 	for _, finding := range Findings() {
 		count := summary.Findings[finding.Name]
 		if count == 0 {
@@ -52,7 +52,7 @@ func printPage(w io.Writer, report *Report, now time.Time) error {
 			finding.Severity, finding.Name, finding.Name, finding.Severity, count, finding.About, finding.Do)
 	}
 	if len(none) > 0 {
-		clear = element(`<tfoot><tr><td colspan="3"><small>No token has: %v.</small></td></tr></tfoot>`, strings.Join(none, ", "))
+		others = element(`<tfoot><tr><td colspan="3"><small>No token has: %v.</small></td></tr></tfoot>`, strings.Join(none, ", "))
 	}
 	namespaces, keys := sets.New[string](), sets.New[string]()
 	for i := range report.Tokens {
@@ -64,7 +64,7 @@ func printPage(w io.Writer, report *Report, now time.Time) error {
 		"{{style}}", hash("style"), "{{script}}", hash("script"), "{{of cluster}}", cluster, "{{of bold cluster}}", bold,
 		"{{made}}", now.UTC().Format("2006-01-02 15:04 UTC"), "{{headline}}", element("%v", headline(report)),
 		"{{examined}}", strconv.Itoa(summary.Examined), "{{shown}}", strconv.Itoa(summary.Shown),
-		"{{findings}}", cmp.Or(findings, "<tr><td>none</td></tr>\n"), "{{clear}}", clear, "{{ages}}", ages(report.Tokens, now),
+		"{{findings}}", cmp.Or(findings, "<tr><td>none</td></tr>\n"), "{{clear}}", others, "{{ages}}", ages(report.Tokens, now),
 		"{{finding options}}", options(found), "{{namespace options}}", options(sets.List(namespaces)),
 		"{{key options}}", options(sets.List(keys)),
 	).WriteString(w, before)
@@ -128,9 +128,10 @@ func ages(rows []Row, now time.Time) (elements string) {
 		counts[at]++
 	}
 	for i, count := range counts {
-		elements += element(`<tr><td>%v</td><td class="number">%v</td><td><progress class="%v" value="%v" max="%v"></progress></td></tr>`+"\n",
-			[]string{"under 30 days", "under a year", "under 3 years", "3 years and more"}[i], count,
-			[]string{"low", "low", "medium", "high"}[i], count, slices.Max(counts))
+		name := []string{"under 30 days", "under a year", "under 3 years", "3 years and more"}[i]
+		elements += element(`<tr><td>%v</td><td class="number">%v</td>`, name, count) +
+			element(`<td><progress class="%v" value="%v" max="%v"></progress></td></tr>`+"\n",
+				[]string{"low", "low", "medium", "high"}[i], count, slices.Max(counts))
 	}
 	return elements
 }

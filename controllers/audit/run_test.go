@@ -126,7 +126,9 @@ func TestHeadline(t *testing.T) {
 		"both kinds": {
 			make([]Row, 13), map[Finding]int{ClusterAdmin: 1, SecretsReader: 3, Unused: 9}, "4 of 13 tokens can take over the cluster",
 		},
-		"none":             {[]Row{{Reach: Limited}, {}}, map[Finding]int{Unused: 2}, "0 of 2 tokens may do everything or read all Secrets"},
+		"none": {
+			[]Row{{Reach: Limited}, {}}, map[Finding]int{Unused: 2}, "0 of 2 tokens may do everything or read all Secrets",
+		},
 		"not asked":        {make([]Row, 2), nil, "Tokens that never expire: 2"},
 		"none in the file": {nil, nil, "Tokens that never expire: 0"},
 	} {

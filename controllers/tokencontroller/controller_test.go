@@ -5,6 +5,7 @@ package tokencontroller
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
@@ -141,6 +144,35 @@ func TestNothingIsKept(t *testing.T) {
 		testutil.Check(t, "a term does not expect what an earlier one did", []string{createsOwn,
 			"patch secrets empty [uid-empty 20] for app/uid-app ca.crt namespace token", referencesOwn}, sorted(w.Actions(t)))
 	})
+}
+
+// TestNothingIsKeptOfWhatGoesMeanwhile: another loop may see a deletion while a request is under way.
+func TestNothingIsKeptOfWhatGoesMeanwhile(t *testing.T) {
+	for name, tc := range map[string]struct {
+		verb string
+		sync func(*world) error
+		kept func(*world) int
+	}{
+		"Account": {"get", func(w *world) error { return w.syncReferences(t.Context(), named("app")) },
+			func(w *world) int { return len(w.gone.all) }},
+		"Secret": {"patch", func(w *world) error { return w.replaceCA(t.Context(), named("token")) },
+			func(w *world) int { return len(w.written.all) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := account(listed(meta.FieldManager, "gone"))
+			secret := tokenSecret("token", filled(t), withData(corev1.ServiceAccountRootCAKey, otherCA))
+			w := newWorld(t, app, secret)
+			w.Cache(t, app, secret)
+			asked := false
+			w.Client.PrependReactor(tc.verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				asked = true
+				w.Uncache(t, app, secret)
+				return false, nil, errors.Join(w.syncAccount(t.Context(), named("app")), w.syncSecret(t.Context(), named("token")))
+			})
+			err := tc.sync(w)
+			testutil.Expect(t, err == nil && asked && tc.kept(w) == 0, "asked: %t, error: %v, kept: %d", asked, err, tc.kept(w))
+		})
+	}
 }
 
 func sorted(lines []string) []string { slices.Sort(lines); return lines }

@@ -184,10 +184,10 @@ func (c *Controller) liveTypes(ctx context.Context, account *corev1.ServiceAccou
 		maps.DeleteFunc(there, func(secret string, _ corev1.SecretType) bool { return !gone.Has(secret) })
 	}
 	if len(gone) > 0 {
-		for secret := range there {
-			gone.Delete(secret)
+		c.gone.set(name, version, gone.Difference(sets.KeySet(there)).Union(known))
+		if meta.CachedAccount(c.accounts, name) == nil {
+			c.gone.forget(name) // another loop has seen its deletion meanwhile
 		}
-		c.gone.set(name, version, gone.Union(known))
 	}
 	return there, 0, err
 }

@@ -116,6 +116,9 @@ func (c *Controller) write(ctx context.Context, secret *tokensecrets.TokenSecret
 		return fmt.Errorf("populate token secret %s: %w", name, errStale)
 	}
 	c.written.wrote(secret, c.Clock.Now())
+	if c.secrets.Get(name) == nil {
+		c.written.forget(name) // another loop has seen its deletion meanwhile
+	}
 	logger.V(2).Info("Filled token secret",
 		"secret", klog.KObj(secret), "serviceAccount", klog.KObj(account), "token", plan.token, "ca", plan.ca != nil)
 	if plan.token {
@@ -213,10 +216,7 @@ func (e *writeExpectations) wrote(secret *tokensecrets.TokenSecret, now time.Tim
 
 // left returns how long this version of the Secret causes no second write, 0 if it may.
 func (e *writeExpectations) left(secret *tokensecrets.TokenSecret, now time.Time) time.Duration {
-	at, wrote := e.get(secret.ObjectName(), version(secret))
-	if !wrote {
-		return 0
-	}
+	at, _ := e.get(secret.ObjectName(), version(secret)) // or the zero time, which is long ago
 	return max(0, uncachedRecheck-now.Sub(at))
 }
 

@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/controllers/keyring/hosts"
 	"sa-controller-manager/controllers/keyring/ring"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/takeover/takeovertest"
 	"sa-controller-manager/signing"
@@ -445,4 +446,23 @@ func TestUnused(t *testing.T) {
 		"sa-controller-manager-patches/kube-controller-manager-sa-controller-manager+json.yaml")
 	p.refuses(t, "another takeover", Run, "there is a last --service-account-private-key-file=, but no record")
 	p.refuses(t, "a handback", Handback, "there is a last --service-account-private-key-file=, but no record")
+}
+
+// TestTakeoverWithoutItsRecord: the backup, which is the only copy of the key flags then, is not written over.
+func TestTakeoverWithoutItsRecord(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	p.onlySigner()
+	p.writeSteps(t, takeover, all)
+	p.Remove(t, "sa-controller-manager-backup/record.json", apiServerPatch)
+	p.refuses(t, "again", Run, "there is --"+endpointFlag+"="+manifests.SignerSocket+", but no record of what a takeover has changed")
+}
+
+// TestSignerAfterEverything: a takeover takes nothing back.
+func TestSignerAfterEverything(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.36")
+	p.writeSteps(t, takeover, all)
+	p.onlySigner()
+	p.refuses(t, "back", Run, "our process is more than the signer on this node; first run: kubeadm handback")
 }

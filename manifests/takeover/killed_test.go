@@ -18,7 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/internal/testutil/staticpodtest"
 	"sa-controller-manager/manifests/component"
 	"sa-controller-manager/manifests/nodefile"
 	"sa-controller-manager/manifests/staticpod"
@@ -227,12 +229,15 @@ func TestBrokenManifest(t *testing.T) {
 	p.refuses(t, "the record", Handback, "sa-controller-manager-backup/record.json: want the record of a takeover, as JSON")
 }
 
-// TestStaleAdmissionConfig: an edit of the operator's file has no effect until kube-apiserver gets another copy, and the status says so.
+// TestStaleAdmissionConfig: kube-apiserver reads its file only when it starts. So an edit of the operator's file has no effect
+// until it gets another copy: the status says so, and a takeover does not change the copy under it.
 func TestStaleAdmissionConfig(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37", "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
 	p.Write(t, "pki/admission.yaml", []byte(admissionHead))
 	p.writeSteps(t, takeover, all)
+	sources := configfile.Sources(staticpodtest.Read(t, p.config.onNode(component.AdmissionConfigFile)))
+	testutil.Check(t, "of what the copy was made", []string{"/etc/kubernetes/pki/admission.yaml"}, sources)
 	for _, tc := range []struct{ content, state, stale string }{
 		{"", TakenOver, ""},
 		{"- name: EventRateLimit\n", Partly, "is not what a takeover makes of /etc/kubernetes/pki/admission.yaml now"},
@@ -246,6 +251,7 @@ func TestStaleAdmissionConfig(t *testing.T) {
 		testutil.Expect(t, s.State == tc.state && (why == "") == (tc.stale == "") && strings.Contains(why, tc.stale), "%+v, want %s, %q", s,
 			tc.state, tc.stale)
 	}
+	p.refuses(t, "", Run, "first run: kubeadm handback --steps=kube-apiserver")
 }
 
 // TestDisk: an error of the disk names the disk, and not kube-apiserver's log; what killed writers left goes.

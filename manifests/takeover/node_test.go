@@ -143,3 +143,9 @@ func wantError(t *testing.T, what string, err error, want string) {
 	testutil.Expect(t, (want != "" || err == nil) && (want == "" || err != nil && strings.Contains(err.Error(), want)),
 		"%s: error %v, want %q", what, err, want)
 }
+
+// onlySigner is what --only=signer asks for.
+func (p *controlPlane) onlySigner() {
+	p.config.OnlySigner, p.config.ExternalSigner, p.config.KeepPlugin, p.config.Rewrite = true, true, true, true
+	p.config.Steps = []string{StepManager, StepAPIServer}
+}

@@ -4,7 +4,6 @@
 package takeover
 
 import (
-	"bytes"
 	stdcmp "cmp"
 	"slices"
 	"strings"
@@ -13,13 +12,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	webhookconfig "k8s.io/apiserver/pkg/admission/plugin/webhook/config"
-	"k8s.io/apiserver/pkg/apis/apiserver"
-	"k8s.io/apiserver/pkg/apis/apiserver/install"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"sa-controller-manager/admission/configfile"
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
@@ -98,39 +92,8 @@ func TestAdmissionConfig(t *testing.T) {
 				return
 			}
 			testutil.Check(t, tc.reason, string(staticpodtest.JSON(t, []byte(admissionHead+tc.want))), string(staticpodtest.JSON(t, got)))
-			pluginsOf(t, got)
 		})
 	}
-}
-
-// pluginsOf reads a file as kube-apiserver does, which refuses unknown fields.
-func pluginsOf(t *testing.T, data []byte) {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	decoded := testutil.Get(runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), data))(t)
-	for _, plugin := range decoded.(*apiserver.AdmissionConfiguration).Plugins {
-		switch plugin.Name {
-		case "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook":
-			_, err := webhookconfig.LoadConfig(bytes.NewReader(plugin.Configuration.Raw))
-			testutil.Expect(t, err == nil ||
-				strings.Contains(err.Error(), "unable to read: stat /etc/kubernetes/sa-controller-manager/static/"),
-				"%s: %v", plugin.Name, err)
-		}
-	}
-}
-
-// TestStaticSourceChanges: kube-apiserver reads its file only when it starts, so a takeover does not
-// change that under it.
-func TestStaticSourceChanges(t *testing.T) {
-	t.Parallel()
-	p := newControlPlane(t, "v1.37", "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml")
-	p.Write(t, "pki/admission.yaml", []byte(admissionHead))
-	p.writeSteps(t, takeover, all)
-	sources := configfile.Sources(staticpodtest.Read(t, p.config.onNode(component.AdmissionConfigFile)))
-	testutil.Check(t, "of what the copy was made", []string{"/etc/kubernetes/pki/admission.yaml"}, sources)
-	p.Write(t, "pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n"))
-	p.refuses(t, "", Run, "first run: kubeadm handback --steps=kube-apiserver")
 }
 
 // TestChooseFiles is whether kube-apiserver reads our webhook from files.

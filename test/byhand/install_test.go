@@ -185,13 +185,15 @@ func awaitLogs(t *testing.T, manager *devcluster.Manager, texts ...string) {
 	}
 }
 
-// publish makes a release of the commit as its maintainers do. A key of its own signs it.
+// publish makes a release of the commit as its maintainers do. Keys of its own sign it.
 const publish = `set -eux
 git clone --quiet "$root" "$repository"
 git -C "$repository" -c tag.gpgSign=false tag v0.0.1
 make -C "$repository" release
 ssh-keygen -q -t ed25519 -N "" -C "" -f "$repository.key"
-make -C "$repository" sign KEY="$repository.key"
+openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$repository.pem"
+openssl pkey -in "$repository.pem" -pubout -out cosign.pub
+make -C "$repository" sign KEY="$repository.key" COSIGN_KEY="$repository.pem"
 cp "$repository"/bin/release/* .
 echo "release@sa-controller-manager namespaces=\"file\" $(cat "$repository.key.pub")" >allowed_signers
 set +eux`
@@ -221,6 +223,7 @@ func TestVerify(t *testing.T) {
 			`SHA256SUMS`,
 			"ssh-keygen"},
 		"another manifest": {`echo >>manifests.tar.gz`, "sha256sum"},
+		"another chart":    {`echo >>"$(echo sa-controller-manager-*.tgz)"`, "signed()"},
 		"another commit":   {`sed -i 's/"gitCommit": "./&0/' provenance.json`, "git clone"},
 	} {
 		changed := reader

@@ -69,7 +69,8 @@ func TestOutputFlags(t *testing.T) {
 		completed := command(t, slices.Concat([]string{"__complete"}, line, []string{"--output", ""})...).Stdout
 		testutil.Check(t, name+": completed", strings.Join(want.formats, "\n")+"\n:4\n", completed)
 		refused := command(t, append(line, "--output=none")...)
-		if problem := `--output "none" must be one of "` + strings.Join(want.formats, `", "`) + `", "jsonpath=TEMPLATE"`; refused.Code != 1 ||
+		if problem := `--output "none" must be one of "` + strings.Join(want.formats, `", "`) +
+			`", "jsonpath=TEMPLATE"`; refused.Code != 1 ||
 			!strings.Contains(refused.Stderr, problem+"\n") {
 			t.Errorf("%s: %+v, want %q", name, refused, problem)
 		}

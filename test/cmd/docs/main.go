@@ -188,7 +188,8 @@ const flagsSections = `
 | ` + "`serviceaccount-token`" + ` | the token controller alone |
 | ` + "`-*`" + ` | none |
 
-The first mention of a controller decides, under its name or its alias, wherever ` + "`*`" + ` stands. ` + "`-*`" + ` takes ` + "`*`" + ` back.
+The first mention of a controller decides, under its name or its alias, wherever ` + "`*`" + ` stands. ` +
+	"`-*`" + ` takes ` + "`*`" + ` back.
 `
 
 // rolesHeader begins a file of roles.

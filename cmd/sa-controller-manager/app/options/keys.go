@@ -82,9 +82,9 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 		"YAML `file` with the unix sockets of processes that have keys of --service-account-key-ring (kep740:NAME): schemaVersion 1, and "+
 			"sockets with a path for each NAME. Reloaded when it changes.")
 	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
-		"PEM `file` with further keys, public or private, that verify and never sign. May be given several times.")
+		"PEM `file` with further keys, public or private, RSA or ECDSA, that verify and never sign. May be given several times.")
 	fs.StringArrayVar(&o.Issuers, "service-account-issuer", o.Issuers,
-		"Issuer of bound tokens, to check that kube-apiserver accepts a key. If given several times, the first one counts. "+
+		"Issuer of bound tokens, as for kube-apiserver, to check that it accepts a key. If given several times, the first one counts. "+
 			"Without it, that of kube-apiserver's discovery document.")
 	fs.StringVar(&o.RootCAFile, RootCAFileFlag, o.RootCAFile,
 		"PEM `file` of at most 768 KiB with the root CA bundle for every kube-root-ca.crt and token Secret, "+

@@ -93,9 +93,10 @@ func (o *Tokens) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.ServiceAccounts, "service-accounts", o.ServiceAccounts,
 		"Names of the ServiceAccounts to create in every active namespace.")
 	fs.StringVar(&o.AccountTemplate, AccountTemplateFlag, o.AccountTemplate,
-		"YAML `file` with pull secrets, automount, labels and annotations of accounts that are made. Reloaded when it changes.")
+		"YAML `file` with pull secrets, automount, labels and annotations of accounts that this program makes. Others stay as they "+
+			"are. Reloaded when it changes.")
 	fs.DurationVar(&o.OrphanTokenGrace, "orphan-token-grace", o.OrphanTokenGrace,
-		"How long a token Secret without UID and token may exist before its ServiceAccount, and is then deleted. 0: not at all.")
+		"How long a token Secret without UID and token may exist before its ServiceAccount, and is then deleted. 0 deletes it immediately.")
 	fs.StringVar((*string)(&o.LegacyTokenClaims), "legacy-token-claims", string(o.LegacyTokenClaims),
 		"\"compat\": tokens equal those of kube-controller-manager byte for byte. "+
 			"\"unique\": they also have iat and jti, so that a Secret made again never gets an earlier token.")

@@ -143,7 +143,8 @@ func TestAuditCommandLine(t *testing.T) {
 	t.Parallel()
 	clitest.Refuses(t, func() *cobra.Command { return NewAuditCommand(cli.Connect) }, clitest.Refusals{
 		"output": {
-			[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\", \"html\", \"sarif\", \"jsonpath=TEMPLATE\"\n",
+			[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\", \"html\", " +
+				"\"sarif\", \"jsonpath=TEMPLATE\"\n",
 		},
 		"output file": {[]string{"--output-file=x"}, "Error: --output-file \"x\" needs -o html\n"},
 		"order":       {[]string{"--sort-by=size"}, "Error: --sort-by \"size\" must be one of \"namespace\", "},

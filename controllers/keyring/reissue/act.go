@@ -181,7 +181,7 @@ func (c *Controller) discard(ctx context.Context, cached *tokensecrets.TokenSecr
 		return err
 	}
 	secret := tokensecrets.Observe(live.Secret)
-	if !o.again(live.Account, secret).isRemains(secret, c.Auto, c.Clock.Now()) {
+	if !o.again(live.Account, secret).isLeftover(secret, c.Auto, c.Clock.Now()) {
 		return nil
 	}
 	_, err = tokensecrets.Delete(ctx, c.Client, c.Recorder, secret, reasonDiscarded, fmt.Sprintf(

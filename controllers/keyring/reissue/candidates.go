@@ -130,7 +130,7 @@ type observed struct {
 
 func observe(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, ring *signing.Ring) observed {
 	unpaired := observed{pairs: pairs{account: account}, ring: ring}
-	return observed{pairs: pairUp(account, secrets, unpaired.isSpoiled), ring: ring}
+	return observed{pairs: pairUp(account, secrets, unpaired.isInvalid), ring: ring}
 }
 
 // again returns o with the live account and one live Secret.
@@ -144,10 +144,10 @@ func (o observed) again(account *corev1.ServiceAccount, newer *tokensecrets.Toke
 	return observe(account, secrets, o.ring)
 }
 
-// isSpoiled reports whether the key of a new Secret was retired before anything referenced it. Such
+// isInvalid reports whether the key of a new Secret was retired before anything referenced it. Such
 // a Secret is never referenced. One that another program has filled is not spoiled, because the next
 // one would get the same key.
-func (o observed) isSpoiled(secret *tokensecrets.TokenSecret) bool {
+func (o observed) isInvalid(secret *tokensecrets.TokenSecret) bool {
 	return o.hasRetiredKey(secret) && !filledElsewhere(secret) && !secret.InvalidSince() &&
 		o.account != nil && !tokensecrets.References(o.account, secret.Name)
 }

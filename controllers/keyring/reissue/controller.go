@@ -216,7 +216,7 @@ func (c *Controller) survey() {
 	account := func(name cache.ObjectName) *corev1.ServiceAccount { return meta.CachedAccount(c.accounts, name) }
 	all := c.secrets.All()
 	for _, secret := range all {
-		if name := secret.Account(); (observed{pairs: pairs{account: account(name)}}).isUntouched(secret) {
+		if name := secret.Account(); (observed{pairs: pairs{account: account(name)}}).isUnused(secret) {
 			c.queue(name) // after a rollback it may be superfluous, and none is a candidate
 		}
 		if secret.Token != nil {

@@ -46,7 +46,7 @@ func (o observed) plan(auto bool, now time.Time) []step {
 		return steps
 	}
 	for _, secret := range o.secrets {
-		if o.isRemains(secret, auto, now) {
+		if o.isLeftover(secret, auto, now) {
 			steps = append(steps, step{discard, Candidate{Secret: secret}})
 		}
 	}
@@ -66,11 +66,11 @@ func actionFor(progress Progress) (action, bool) {
 	}
 }
 
-// isRemains reports whether the Secret was created to replace another one and is useless: it is
+// isLeftover reports whether the Secret was created to replace another one and is useless: it is
 // superfluous, or its predecessor was deleted before anything referenced it. With auto the token
 // controller adopts the latter.
-func (o observed) isRemains(secret *tokensecrets.TokenSecret, auto bool, now time.Time) bool {
-	if !o.isUntouched(secret) {
+func (o observed) isLeftover(secret *tokensecrets.TokenSecret, auto bool, now time.Time) bool {
+	if !o.isUnused(secret) {
 		return false
 	}
 	if o.replaceable(secret) != nil {
@@ -84,7 +84,7 @@ func (o observed) isRemains(secret *tokensecrets.TokenSecret, auto bool, now tim
 // replaces it.
 func (o observed) isSuperfluous(secret *tokensecrets.TokenSecret) bool {
 	predecessor := o.replaceable(secret)
-	if predecessor == nil || !o.isUntouched(secret) {
+	if predecessor == nil || !o.isUnused(secret) {
 		return false
 	}
 	if predecessor.Token != nil && predecessor.Token.KeyID() == o.ring.ActiveID() {
@@ -94,9 +94,9 @@ func (o observed) isSuperfluous(secret *tokensecrets.TokenSecret) bool {
 	return successor == nil || successor.UID != secret.UID
 }
 
-// isUntouched reports whether this controller created the Secret as a successor, nothing references
+// isUnused reports whether this controller created the Secret as a successor, nothing references
 // it and it was never used. managedFields prove who created it: a user's copy has the same annotation.
-func (o observed) isUntouched(secret *tokensecrets.TokenSecret) bool {
+func (o observed) isUnused(secret *tokensecrets.TokenSecret) bool {
 	_, used := secret.Labels[tokensecrets.LastUsedLabel]
 	return secret.Predecessor != (tokensecrets.Predecessor{}) && !used &&
 		secret.CreatedByController &&

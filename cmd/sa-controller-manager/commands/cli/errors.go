@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli is what the commands share: errors and exit codes, positional arguments, the
-// output option, progress on a terminal, files of flags, and the connection flags with the
+// output option, progress on a terminal, and the connection flags with the
 // client of a command. The root command turns what a command returns into the exit code of the
 // process.
 package cli

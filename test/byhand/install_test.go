@@ -224,6 +224,7 @@ func TestVerify(t *testing.T) {
 			"ssh-keygen"},
 		"another manifest": {`echo >>manifests.tar.gz`, "sha256sum"},
 		"another chart":    {`echo >>"$(echo sa-controller-manager-*.tgz)"`, "signed()"},
+		"another image":    {`echo >>"$(echo sa-controller-manager_*_image.tar)"`, "signed()"},
 		"another commit":   {`sed -i 's/"gitCommit": "./&0/' provenance.json`, "git clone"},
 	} {
 		changed := reader

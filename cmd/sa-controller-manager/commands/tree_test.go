@@ -56,6 +56,7 @@ func TestOutputFlags(t *testing.T) {
 		"preflight":     grants, "preflight signer": grants,
 	}
 	for _, cmd := range allCommands(newCommand(nil, io.Discard, io.Discard)) {
+		testutil.Expect(t, cmd.Args != nil || cmd.Name() == "help", "%s takes any argument", cmd.CommandPath())
 		flag := cmd.Flags().Lookup("output")
 		if flag == nil {
 			continue

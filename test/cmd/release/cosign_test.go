@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/testkeys"
 )
 
 // TestCosign signs a chart and an image as "make sign" does. Go verifies the signatures, and so does cosign if COSIGN has
@@ -42,6 +43,9 @@ func TestCosign(t *testing.T) {
 	private := testutil.WriteFile(t, "release.key", encoded("PRIVATE KEY", testutil.Get(x509.MarshalPKCS8PrivateKey(key))(t)))
 	printed, err := exec.CommandContext(t.Context(), "../../release/cosign.sh", dir, private).CombinedOutput()
 	testutil.Require(t, err == nil && len(printed) == 0, "cosign.sh: %v\n%s", err, printed)
+	wrong := testutil.WriteFile(t, "p384.key", testkeys.P384())
+	printed, err = exec.CommandContext(t.Context(), "../../release/cosign.sh", dir, wrong).CombinedOutput()
+	testutil.Expect(t, err != nil && strings.Contains(string(printed), "must be a PEM file with an ECDSA key"), "P-384: %v\n%s", err, printed)
 
 	var payload struct {
 		Critical struct {
@@ -56,7 +60,7 @@ func TestCosign(t *testing.T) {
 	index := testutil.Get(testutil.Get(layout.ImageIndexFromPath(parts))(t).IndexManifest())(t).Manifests[0]
 	testutil.Check(t, "what is signed of the image", []string{index.Digest.String(), "cosign container image signature"},
 		[]string{payload.Critical.Image.Digest, payload.Critical.Type})
-	for _, file := range []string{chart, signed} {
+	for _, file := range []string{chart, image, signed} {
 		signature := testutil.Get(base64.StdEncoding.DecodeString(string(testutil.Get(os.ReadFile(file + ".sig"))(t))))(t)
 		sum := sha256.Sum256(testutil.Get(os.ReadFile(file))(t))
 		testutil.Expect(t, ecdsa.VerifyASN1(&key.PublicKey, sum[:], signature), "%s has a wrong signature", file)

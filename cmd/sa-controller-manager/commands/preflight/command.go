@@ -48,7 +48,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	signer := newCommand(client, secureport.NewSigner())
 	signer.Use, signer.Example = "signer", `  sa-controller-manager preflight signer -o grant --kubeconfig=sa-controller-manager.conf \
     --service-account-key-ring=ring.json --service-account-issuer=https://kubernetes.default.svc.cluster.local`
-	cmd.AddCommand(signer)
+	cli.Add(cmd, signer)
 	return cmd
 }
 

@@ -1,8 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission is the webhook server that calls the ServiceAccount plugin outside kube-apiserver, and what the two
-// agree on.
+// Package admission is the webhook server that calls the ServiceAccount plugin outside kube-apiserver.
 //
 // What happens to a call, in order:
 //

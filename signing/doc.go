@@ -1,8 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package signing reads, names and keeps the keys that sign ServiceAccount tokens, and signs with
-// them.
+// Package signing is the model of the keys that sign ServiceAccount tokens.
 //
 // A Signer turns a header style and a payload segment into a header and a signature segment. It
 // does not interpret claims. That is the interface of KEP-740 (external JWT signer), so a PEM file,

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tokensecrets is the model of token Secrets that controllers and commands share: what is
-// cached of one, which process or user created it and wrote into it, which one is its account's
-// own, and how one is deleted or patched. It has no queue and no watch.
+// cached of one, who created it, who wrote its token, whether it is its account's own, how it is
+// written. It has no queue and no watch.
 //
 // A TokenSecret never holds the bytes of a token, only its key ID and a finding. Cached ones are
 // shared and must not be changed. A user may have written everything in a Secret but its name,

@@ -1,9 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package component is the home of what a takeover changes in the manifests of kube-apiserver and
-// kube-controller-manager, how a handback removes it, and which flags of kube-controller-manager our
-// process carries over.
+// Package component edits the manifests of the two components that a takeover changes, kube-apiserver and
+// kube-controller-manager: there and back.
 //
 // Everything here is pure: it gets the files that the node has, and returns what they become.
 package component

@@ -1,8 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identity maintains the client certificate, the kubeconfig and the permissions of
-// sa-controller-manager on a kubeadm control plane.
+// Package identity maintains who sa-controller-manager is on a kubeadm control plane: its client certificate, with a
+// kubeconfig, and its permissions.
 //
 // Certificate and kubeconfig have a directory of their own. client.pem holds the certificate with its
 // key and is replaced by a rename, so that a process that watches it always reads a matching pair. The

@@ -1,9 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extras plugs into the manager what it does besides its core: a key ring and the processes
-// that have keys of it, the external signer of kube-apiserver, publishing, re-issue and counts of the audit's findings. It
-// turns flags into parts.
+// Package extras plugs into the manager what it does besides its core: it turns their flags into parts.
 //
 // Package app and everything else of the core import nothing of this package and of what it uses, so
 // that a plain key file needs none of it (test/verify/imports.sh has the list).

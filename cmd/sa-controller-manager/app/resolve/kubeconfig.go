@@ -1,9 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resolve reads the files that flags of the manager name and that its commands read too: the
-// kubeconfig, and the configuration of the ServiceAccount plugin. Package options has plain values
-// only. No request is sent here.
+// Package resolve reads the files that flags name, as the manager and its commands both do: package options has plain
+// values only. No request is sent here.
 package resolve
 
 import (

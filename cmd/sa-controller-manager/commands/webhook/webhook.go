@@ -1,8 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook implements the commands that switch the admission webhook off and on, and that write
-// its configurations as files. They need no running manager.
+// Package webhook implements the commands of the webhook's registration: off, on, and as files. They need no running
+// manager.
 package webhook
 
 import (

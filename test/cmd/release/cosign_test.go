@@ -45,7 +45,8 @@ func TestCosign(t *testing.T) {
 	testutil.Require(t, err == nil && len(printed) == 0, "cosign.sh: %v\n%s", err, printed)
 	wrong := testutil.WriteFile(t, "p384.key", testkeys.P384())
 	printed, err = exec.CommandContext(t.Context(), "../../release/cosign.sh", dir, wrong).CombinedOutput()
-	testutil.Expect(t, err != nil && strings.Contains(string(printed), "must be a PEM file with an ECDSA key"), "P-384: %v\n%s", err, printed)
+	testutil.Expect(t, err != nil && strings.Contains(string(printed), "must be a PEM file with an ECDSA key"), "P-384: %v\n%s", err,
+		printed)
 
 	var payload struct {
 		Critical struct {

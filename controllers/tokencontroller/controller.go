@@ -7,7 +7,7 @@
 // It fills those that name a live ServiceAccount, deletes those whose account is
 // gone, and removes references to deleted ones from the account. With Auto it also
 // gives accounts one token Secret of their own (Kubernetes <= 1.23). It is the home of the rule which
-// accounts get none: planAccount decides it.
+// accounts get none: getsOwn in plan.go decides it.
 //
 // Three queues have three kinds of key. An account key queues the account's Secrets and, with
 // Auto, ensures that it has its Secret. A secret key fills or deletes one Secret. A reference

@@ -80,7 +80,8 @@ type reply struct {
 
 func get(t *testing.T, c *http.Client, url string) reply {
 	t.Helper()
-	answer := testutil.Get(c.Get(url))(t)
+	answer, err := c.Get(url)
+	testutil.Must(t, err)
 	defer answer.Body.Close()
 	body := testutil.Get(io.ReadAll(answer.Body))(t)
 	return reply{status: answer.StatusCode, proto: answer.Proto, body: string(body)}

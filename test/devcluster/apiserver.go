@@ -162,8 +162,9 @@ func (c *Cluster) PutIntoEtcd(ctx context.Context, key, value string) error {
 	}
 	return must.Catch(func() {
 		text := must.Get(json.Marshal(body))
-		answer := must.Get(http.DefaultClient.Do(must.Get(
-			http.NewRequestWithContext(ctx, http.MethodPost, c.etcdURL()+"/v3/kv/"+call, bytes.NewReader(text)))))
+		answer, err := http.DefaultClient.Do(must.Get(
+			http.NewRequestWithContext(ctx, http.MethodPost, c.etcdURL()+"/v3/kv/"+call, bytes.NewReader(text))))
+		must.Do(err)
 		defer answer.Body.Close()
 		defer http.DefaultClient.CloseIdleConnections()
 		must.Not(answer.StatusCode != http.StatusOK, "%s %s into etcd: %s", call, key, answer.Status)

@@ -7,7 +7,7 @@ package must
 
 import "fmt"
 
-// failure is what Do panics with. Nobody but Catch sees it.
+// failure is what Do panics with, for Catch.
 type failure struct{ error }
 
 // Do ends what Catch has called, unless there is no error.

@@ -98,7 +98,8 @@ func TestWebhookCallers(t *testing.T) {
 			config.Certificates = []tls.Certificate{{Certificate: [][]byte{made.Raw}, PrivateKey: clientKey}}
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		answer := testutil.Get(client.Get("https://" + free.Addr().String() + "/mutate"))(t)
+		answer, err := client.Get("https://" + free.Addr().String() + "/mutate")
+		testutil.Must(t, err)
 		testutil.Must(t, answer.Body.Close())
 		testutil.Check(t, "status for "+name, want, answer.StatusCode)
 	}

@@ -144,7 +144,8 @@ func TestDryRun(t *testing.T) {
 	client := testutil.Get(rest.HTTPClientFor(config))(t)
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		request := testutil.Get(http.NewRequestWithContext(t.Context(), method, server.URL+"?a=b", nil))(t)
-		response := testutil.Get(client.Do(request))(t)
+		response, err := client.Do(request)
+		testutil.Must(t, err)
 		testutil.Must(t, response.Body.Close())
 	}
 	testutil.Check(t, "requests", []string{
